@@ -1,0 +1,148 @@
+// Package cache keeps what finished: objects by digest and records by key.
+//
+// It knows no graph and no node kind. The main type is the Store interface;
+// Local is the store beside the campaign. Objects are immutable and named by
+// the sha256 of their bytes; records are append-only, and a later record of
+// the same key does not hide earlier ones (they are samples). A defect found
+// on reading is a miss, never an error: the entry is quarantined and said so
+// through Defects. A store is safe for concurrent use; one process writes at a
+// time (an OS lock that dies with it), readers need no lock.
+package cache
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"github.com/sotabuild/sotabuild/engine/key"
+)
+
+// RecordVersion is the version of Record's JSON form.
+const RecordVersion = 1
+
+// Record is what is kept of one finished run of a node. Node and Kind are
+// labels for people and for finding what a node was before; only Key decides.
+type Record struct {
+	Version  int        `json:"v"`
+	Serial   uint64     `json:"serial"` // position in the journal, from 1; set by Put
+	Key      key.Key    `json:"key"`
+	Node     string     `json:"node"`
+	Kind     string     `json:"kind"`
+	Manifest string     `json:"manifest"` // key.Manifest.Text: the entry explains itself
+	Outcome  Outcome    `json:"outcome"`
+	Outputs  []Output   `json:"outputs,omitempty"` // sorted by name
+	Time     Span       `json:"time"`
+	Origin   Origin     `json:"origin"`
+	Observed []Observed `json:"observed,omitempty"` // recorded, never keyed
+	Warnings []string   `json:"warnings,omitempty"`
+}
+
+// State is how a node's run ended.
+type State string
+
+// The states of a record. Rejected is a measurement that ran but is no
+// acceptable sample (throttled, client-limited); it is kept and never a hit.
+const (
+	OK       State = "ok"
+	Failed   State = "failed"
+	Rejected State = "rejected"
+)
+
+// Outcome is a state with its failure class and a sentence. Keep says whether
+// a failure is a lasting result (a candidate that does not fit in memory): a
+// kept failure is a hit, any other is run again by the next apply.
+type Outcome struct {
+	State  State  `json:"state"`
+	Class  string `json:"class,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	Keep   bool   `json:"keep,omitempty"`
+}
+
+// Final reports whether a record with this outcome is a hit.
+func (o Outcome) Final() bool { return o.State == OK || (o.State == Failed && o.Keep) }
+
+// Output is one declared output of a node.
+type Output struct {
+	Name   string     `json:"name"`
+	Digest key.Digest `json:"digest"`
+	Size   int64      `json:"size"`
+}
+
+// Span is when a node ran. Seconds is monotonic.
+type Span struct {
+	Started time.Time `json:"started"` // UTC
+	Seconds float64   `json:"seconds"`
+}
+
+// Origin is who ran a node.
+type Origin struct {
+	Host    string `json:"host"`
+	Tool    string `json:"tool"` // version of sotabuild
+	Task    string `json:"task,omitempty"`
+	Attempt int    `json:"attempt,omitempty"`
+	Run     string `json:"run,omitempty"` // id of the apply
+}
+
+// Observed is one fact of the environment that was seen and does not bind.
+type Observed struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// Output returns the digest of the named output, zero if there is none.
+func (r *Record) Output(name string) key.Digest {
+	for _, o := range r.Outputs {
+		if o.Name == name {
+			return o.Digest
+		}
+	}
+	return key.Digest{}
+}
+
+// Reader is the part of a store that plan and report need.
+type Reader interface {
+	// Lookup returns every record of the key, oldest first; nil if none. Only
+	// records whose outputs are all present are returned.
+	Lookup(key.Key) []*Record
+	// History returns the records whose Node is this address, oldest first.
+	History(node string) []*Record
+	// Kind returns the newest record of each key of a kind, oldest first.
+	Kind(kind string) []*Record
+	// Open reads an object. Its digest is checked while it is read: the last
+	// Read returns an error if the bytes are not those, and the object is
+	// quarantined.
+	Open(key.Digest) (io.ReadCloser, error)
+	// Bytes reads a whole object, checked.
+	Bytes(key.Digest) ([]byte, error)
+	// Serial is the position of the newest record; 0 for an empty store.
+	Serial() uint64
+	// Defects lists what was found broken since the store was opened.
+	Defects() []string
+}
+
+// Store is a Reader that can be written. Put and Object are durable when they
+// return.
+type Store interface {
+	Reader
+	// Object stores bytes and returns their digest. Storing what is there
+	// already costs nothing.
+	Object(io.Reader) (key.Digest, int64, error)
+	// Put appends a record and returns it with its serial. Its outputs must be
+	// in the store.
+	Put(context.Context, Record) (*Record, error)
+	// Intend writes down, before a side effect, what is about to be made
+	// (a task, an image); Settle says that it is gone again. Intents lists
+	// those not settled, oldest first: the next command cleans them up.
+	Intend(Intent) error
+	Settle(id string) error
+	Intents() []Intent
+	Close() error
+}
+
+// Intent is a side effect that may have to be undone by a later process.
+type Intent struct {
+	ID   string    `json:"id"`
+	Kind string    `json:"kind"` // "task"
+	Note string    `json:"note"` // for tasks: the executors.Handle as JSON
+	At   time.Time `json:"at"`
+}

@@ -1,0 +1,101 @@
+// Package plan says of every node what apply would do and why, before anything
+// starts. Make is a pure function of a graph and a store's records; it starts
+// nothing and writes nothing.
+//
+// A stale node's reason is computed from manifests (key.Diff), so it cannot
+// differ from the key. One root cause is one reason; the nodes that follow
+// from it are counted, not repeated. The package knows no campaign and no
+// metric, and prints nothing but the stable text and JSON forms of a Plan.
+package plan
+
+import (
+	"github.com/sotabuild/sotabuild/engine/cache"
+	"github.com/sotabuild/sotabuild/engine/graph"
+	"github.com/sotabuild/sotabuild/engine/key"
+)
+
+// Verdict is what plan says of a node.
+type Verdict byte
+
+// The verdicts, with the marks that people see.
+const (
+	New     Verdict = '+' // nothing like it was ever run
+	Stale   Verdict = '~' // it was run with other facts
+	Cached  Verdict = '=' // its result is there
+	Later   Verdict = '?' // decided when another node has run
+	Blocked Verdict = '!' // a gate or a failed input keeps it from running
+	Sealed  Verdict = '#' // frozen by the seal
+	Skipped Verdict = '-' // by the user or by the framework; Reason says by whom
+)
+
+// Cause says why a node has its verdict.
+type Cause string
+
+// The causes.
+const (
+	CauseNone     Cause = ""           // cached
+	CauseNew      Cause = "new"        // no record of this address or anything near it
+	CauseChanged  Cause = "changed"    // Changes says what
+	CauseInput    Cause = "input"      // waits for Root's output
+	CauseRetry    Cause = "retry"      // the last run failed in a way that is not kept
+	CauseRejected Cause = "rejected"   // its samples were not acceptable
+	CauseReplace  Cause = "replace"    // asked for by --replace
+	CauseDefect   Cause = "defect"     // its stored output is missing or broken
+	CauseSkip     Cause = "skip"       // Text says who and why
+	CauseUpstream Cause = "upstream"   // an input is skipped or blocked
+	CauseTarget   Cause = "not_target" // outside --target
+)
+
+// Reason is why a node has its verdict.
+type Reason struct {
+	Cause Cause
+	// Root is the node that this one waits for (CauseInput); its own id
+	// otherwise.
+	Root graph.NodeID
+	// Changes are the differing facts, old → new, for CauseChanged.
+	Changes []key.Change
+	// Was is the address of the record compared with, when it is not the
+	// node's own.
+	Was  string
+	Text string
+}
+
+// Node is one node's line in a plan.
+type Node struct {
+	Verdict Verdict
+	Reason  Reason
+	Key     key.Key       // zero when it cannot be known yet
+	Record  *cache.Record // the hit, when Cached
+}
+
+// Counts are totals by what apply would do.
+type Counts struct {
+	New, Stale, Cached, Later, Blocked, Sealed, Skipped int
+}
+
+// Changes is the number of nodes that may run.
+func (c Counts) Changes() int { return c.New + c.Stale + c.Later }
+
+// Plan is a verdict for every node of a graph, by NodeID.
+type Plan struct {
+	Nodes  []Node
+	Counts Counts
+	// Roots are the nodes that are stale or new for a reason of their own, in
+	// graph order, each with the number of nodes that follow from it.
+	Roots []Root
+	// Serial is the store's serial that the plan was made from.
+	Serial uint64
+}
+
+// Root is one root cause. A node that follows from several is counted at each.
+type Root struct {
+	Node       graph.NodeID
+	Downstream int
+}
+
+// Options restrict or force. Addresses that match no node are a Problem of the
+// caller's input, returned by Make.
+type Options struct {
+	Targets []string // addresses or block names; their ancestors come along
+	Replace []string // nodes to run although they are cached
+}

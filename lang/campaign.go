@@ -1,0 +1,238 @@
+package lang
+
+import "time"
+
+// Campaign is a loaded, checked campaign. It is immutable; slices are in the
+// order of the file, so that what is shown follows what was written. Every
+// block keeps its Range for later diagnostics.
+type Campaign struct {
+	Name       string
+	Dir        string // absolute folder of the campaign's files
+	Sides      Sides
+	Artifacts  string // folder of run directories, absolute (R026)
+	Smoke      bool   // everything it produces is a flow check (R070)
+	Model      Model
+	GPUs       *GPUs // nil: a CPU campaign
+	Load       Load
+	Frameworks []Framework // in file order; target and competitors only are run
+	Judge      Judge
+	Run        Run
+	Files      []File
+}
+
+// Sides says who is compared (R022–R024, R032–R038).
+type Sides struct {
+	Target      string
+	Compare     []string // competitors, without the target
+	Excluded    []string // by the user
+	Unavailable []Absent // default competitors without a block
+	Range       Range
+}
+
+// Absent is a framework that does not take part, and why.
+type Absent struct{ Name, Reason string }
+
+// Load is what is measured: scenarios × concurrency under one workload.
+type Load struct {
+	Scenarios []Scenario
+	Workload  Workload
+}
+
+// Judge is how samples and rows are judged.
+type Judge struct {
+	SLA      SLA
+	Accuracy *Accuracy
+	Noise    Noise
+	Quality  Quality
+	Waived   map[string]string // fairness field → reason
+}
+
+// Run is how and where nodes run and what comes beside the benchmark.
+type Run struct {
+	Executor Executor
+	Cache    CacheConfig
+	Secrets  []string // names of environment variables
+	Traces   []Trace
+	History  string // root of the model PR history, absolute; "" if none
+	Loop     *Loop
+}
+
+// File is one file of the campaign, with what was read.
+type File struct {
+	Name  string // relative to Dir
+	Bytes []byte
+}
+
+// Model is the served model (R019).
+type Model struct {
+	ID              string
+	Path            string // absolute; "" when Revision or neither is given
+	Revision        string // 40 hex digits
+	Tokenizer       string
+	Precision       string
+	Quantization    string
+	TrustRemoteCode bool
+	MaxContext      int // tokens
+	// Vocab is the half-open range of token ids that random prompts draw from:
+	// vocab = [lo, hi]. Zero means "from config.json of Path".
+	Vocab  [2]int
+	Family string
+	Range  Range
+}
+
+// GPUs is the hardware of the campaign (R021).
+type GPUs struct {
+	Model        string
+	IDs          []string
+	MultiNode    bool
+	PricePerHour *float64 // of one GPU
+	Range        Range
+}
+
+// Scenario is one request shape. Lengths are tokens.
+type Scenario struct {
+	Name       string
+	InputLen   int
+	OutputLen  int
+	NumPrompts int
+	Range      Range
+}
+
+// Workload is the same for every framework; all of it is keyed.
+type Workload struct {
+	Endpoint    string // completions | chat
+	Dataset     string // random | sharegpt | jsonl
+	Path        string // file of a dataset that has one, absolute
+	Temperature float64
+	Arrival     string   // inf | constant | poisson | gamma | trace
+	Rate        *float64 // requests/s; nil with arrival "inf"
+	Concurrency []*int   // each is a cell; nil is unlimited
+	Warmup      int      // requests
+	Seed        int64
+	Lane        string
+	Production  bool
+	Reason      string
+}
+
+// SLA holds the limits; nil is no limit.
+type SLA struct {
+	MaxP50TTFT     *time.Duration
+	MaxP50TPOT     *time.Duration
+	MaxP50E2E      *time.Duration
+	MinSuccessRate float64 // default 1
+	Range          Range
+}
+
+// Framework is one framework block: a candidate family of one serving system.
+type Framework struct {
+	Label      string // its name in this campaign
+	Use        string // name of the definition
+	Definition *Definition
+	Image      string
+	Program    string // absolute path on the host; "" with an image or URL
+	URL        []string
+	Checkout   string // absolute
+	Port       int    // 0: chosen by the runner
+	Flags      []Flag // base flags, in file order
+	Search     Search
+	Executor   *Executor
+	Range      Range
+}
+
+// Flag is a server flag by its name in the campaign (snake_case).
+type Flag struct {
+	Name  string
+	Value Value
+	Range Range
+}
+
+// Search is a bounded product of values (R053, R054). Axes are in file order.
+type Search struct {
+	MaxCandidates int // default 10
+	Space         []Axis
+	Range         Range
+}
+
+// Axis is one searched flag.
+type Axis struct {
+	Name   string
+	Values []Value
+	Range  Range
+}
+
+// Accuracy is the floor below which a row is quality_failed.
+type Accuracy struct {
+	Prompts      int
+	MinAgreement float64
+}
+
+// Noise says when a difference is one.
+type Noise struct {
+	Threshold  float64 // share; 0.01 is 1 % (R122)
+	MinRepeats int
+	MaxRepeats int
+}
+
+// Quality makes a sample acceptable; judged at plan time, never hashed.
+type Quality struct {
+	MaxAge      time.Duration // 0: any age
+	PowerCap    string        // record | reject
+	CachedShare float64
+}
+
+// Executor is where tasks run. Type "auto" is the default.
+type Executor struct {
+	Type    string // auto | local | docker | oci | slurm | kubernetes
+	ShmSize int64  // bytes
+	IPC     string
+	Options []Flag // further attributes of that executor
+	Range   Range
+}
+
+// CacheConfig is the shared store.
+type CacheConfig struct {
+	Remote string
+	Push   bool
+}
+
+// Trace names profiles that already exist.
+type Trace struct {
+	Name, Framework, Path, Stage string
+	Range                        Range
+}
+
+// Loop is the RLCR loop (R002).
+type Loop struct {
+	Type      string
+	MaxRounds int
+	Agent     Agent
+	Build     []string
+	Correct   []string
+	Stops     []Stop
+	Range     Range
+}
+
+// Agent writes the patches.
+type Agent struct {
+	Type         string
+	AllowedPaths []string
+	Timeout      time.Duration
+}
+
+// Stop is one stop predicate.
+type Stop struct {
+	Name    string
+	When    Predicate
+	Reached bool
+	Range   Range
+}
+
+// Predicate is a typed condition over facts that are known later. It is how an
+// expression leaves this room without hcl or cty leaving with it.
+type Predicate interface {
+	// Eval returns the value and a text of the facts it saw. A fact that the
+	// predicate needs and that is absent is an error.
+	Eval(facts map[string]any) (value bool, seen string, err error)
+	// Text is the expression as written.
+	Text() string
+}

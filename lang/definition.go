@@ -1,0 +1,71 @@
+package lang
+
+import "time"
+
+// Definition describes a serving system: how to ask its help, serve with it
+// and know that it is well. Definitions are HCL files in stdlib/frameworks or
+// beside the campaign; a new framework needs no Go.
+type Definition struct {
+	Name     string
+	Source   string // file it was read from
+	Helps    []Help // "server" is required unless the framework is a URL
+	Version  *Version
+	Server   Server
+	Flags    FlagRules
+	Failures []FailureRule
+	Native   []string          // command of its own benchmark client, for the record
+	Metrics  map[string]string // neutral name → server metric
+	Sources  []string          // patchable paths
+	Range    Range
+}
+
+// Help is one help text: "server" or "bench".
+type Help struct {
+	Name    string
+	Command []string // template, see Server.Command
+	Stderr  bool     // the text is on stderr
+}
+
+// Version asks the program for its version; Pattern's first group is it.
+type Version struct {
+	Command []string
+	Pattern string
+}
+
+// Server is how to serve. In Command, {program} is the program, {model} the
+// model's path or id, {host}, {port}, {flags} the rendered flags (a word of
+// its own, replaced by many).
+type Server struct {
+	Command     []string
+	FlagStyle   string // kebab (--a-b), snake (--a_b), or go (-a-b)
+	Booleans    string // bare (--x), value (--x true), or pair (--x / --no-x)
+	Env         map[string]string
+	Health      string // path
+	Models      string // path of the model list
+	Identity    *Identity
+	Completions string // path
+	Chat        string // path
+	Stop        StopTimes
+}
+
+// Identity is a second proof that the server is ours: GET Path contains Contains.
+type Identity struct{ Path, Contains string }
+
+// StopTimes bound the steps of bringing the server down.
+type StopTimes struct{ First, Second time.Duration }
+
+// FlagRules says what is known of the system's flags by role.
+type FlagRules struct {
+	Context     string            // flag that bounds the sequence length; "" if none
+	Parallel    []string          // flags whose product is the GPU count
+	Memory      string            // flag of the memory share
+	Fixed       []Flag            // always passed
+	NotSearched map[string]string // flag → reason it may not stand in a search space
+	Aliases     map[string]string // our spelling → the system's
+}
+
+// FailureRule turns text of the server's log into a failure class.
+type FailureRule struct {
+	Class string
+	Match string // regular expression
+}

@@ -1,0 +1,27 @@
+// Package lang turns HCL bytes into a typed Campaign with source ranges, or
+// into diagnostics that say what to write instead. hcl and cty do not leave
+// this room.
+//
+// It stands alone: it knows no engine, starts nothing, and reads only the
+// campaign's own folder and the definitions it is given. Load is a function of
+// bytes and variables; all problems of a load come at once, in order of file
+// and position. A Campaign is returned only when there is no error.
+package lang
+
+import "io/fs"
+
+// Input is what Load reads. Nothing else of the outside reaches a campaign.
+type Input struct {
+	// Dir is the campaign's folder, absolute. campaign.hcl, *.campaign.hcl,
+	// *.auto.hclvars and *.framework.hcl are read from it.
+	Dir string
+	// Definitions are the built-in framework definitions (*.hcl).
+	Definitions fs.FS
+	// Vars are --var values and Env the SOTABUILD_VAR_ values, by name, as
+	// written.
+	Vars, Env map[string]string
+}
+
+// Load reads the campaign in in.Dir. Diagnostics may hold warnings beside a
+// campaign; with an error among them the campaign is nil.
+func Load(in Input) (*Campaign, Diagnostics) { return load(in) }

@@ -1,0 +1,49 @@
+// Package help reads a program's own help text: which flags it knows, their
+// aliases, types, choices and defaults; and checks a candidate's flags against
+// it before any server starts (R056, R058). It is a function of text: it runs
+// nothing and knows no framework by name.
+package help
+
+import "github.com/sotabuild/sotabuild/stdlib/result"
+
+// Flag is one flag of a help text.
+type Flag struct {
+	Name    string   `json:"name"` // the longest spelling, with dashes: --max-num-seqs
+	Aliases []string `json:"aliases,omitempty"`
+	// Negations are spellings that switch the flag off (--no-x).
+	Negations []string `json:"negations,omitempty"`
+	Type      Type     `json:"type"`
+	Meta      string   `json:"meta,omitempty"`    // the value's name in the help: N, {a,b}
+	Choices   []string `json:"choices,omitempty"` // nil: any value of the type
+	Default   *string  `json:"default,omitempty"` // nil: the help does not say
+	// Removed is the help's own word that the flag is gone or deprecated.
+	Removed string `json:"removed,omitempty"`
+	Line    int    `json:"line"` // of the help text, from 1
+}
+
+// Type is what a flag's value is, as far as the help says.
+type Type string
+
+// The types. Any means that it takes a value of unknown type.
+const (
+	None   Type = "none" // no value
+	Any    Type = "any"
+	Int    Type = "int"
+	Float  Type = "float"
+	String Type = "string"
+)
+
+// Given is one flag that a candidate would pass.
+type Given struct {
+	Name  string `key:"name" json:"name"`   // as on the command line: --max-num-seqs
+	Value string `key:"value" json:"value"` // text; "" with Bare
+	Bare  bool   `key:"bare" json:"bare"`
+}
+
+// Finding is one flag that cannot be passed.
+type Finding struct {
+	Flag   string       `json:"flag"`
+	Class  result.Class `json:"class"` // unknown_flag | bad_flag_value
+	Reason string       `json:"reason"`
+	Hint   string       `json:"hint,omitempty"` // "did you mean --max-num-seqs?"
+}
