@@ -226,12 +226,20 @@ func (s *scheduler) digest(from graph.NodeID, output string) (key.Digest, bool) 
 	return d, !d.IsZero()
 }
 
-// hit is the newest record that makes running the node needless. For a node to
-// be replaced only what this run made counts.
+// hit is the newest record that makes running the node needless. What the store
+// held when the plan was made does not count for a key that the plan has judged
+// already (its samples may be too few or too old), and nothing that an earlier
+// run made counts for a node to be replaced.
 func (s *scheduler) hit(id graph.NodeID, k key.Key) *cache.Record {
-	replace := s.cfg.Plan.Nodes[id].Reason.Cause == plan.CauseReplace
+	var judged uint64
+	switch p := &s.cfg.Plan.Nodes[id]; {
+	case p.Reason.Cause == plan.CauseReplace:
+		judged = s.serial
+	case may(p.Verdict) && p.Key == k:
+		judged = s.cfg.Plan.Serial
+	}
 	for _, r := range slices.Backward(s.cfg.Store.Lookup(k)) {
-		if r.Outcome.Final() && (!replace || r.Serial > s.serial) {
+		if r.Outcome.Final() && r.Serial > judged {
 			return r
 		}
 	}

@@ -3,6 +3,7 @@ package sched_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -429,6 +430,83 @@ func TestReplaceRunsWhatIsCached(t *testing.T) {
 		w.wantSummary(w.must(), sched.Summary{OK: 1, Cached: 1})
 		if len(w.store.History("a")) != 2 {
 			t.Errorf("a was not run again")
+		}
+	})
+}
+
+// The plan may want one more sample although there is one: it has judged it.
+func TestAStaleNodeRunsThoughARecordIsThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, newMachine(steps(nil)), decl("a", cell))
+		w.must()
+		w.verdicts = map[string]plan.Verdict{"a": plan.Stale}
+		w.wantSummary(w.must(), sched.Summary{OK: 1})
+		if len(w.store.History("a")) != 2 {
+			t.Errorf("a has %d samples", len(w.store.History("a")))
+		}
+	})
+}
+
+// starts is when each node started for the first time.
+func (w *world) starts() map[string]float64 {
+	out := map[string]float64{}
+	for _, e := range w.events {
+		if _, twice := out[e.Node]; e.Type == event.NodeStarted && !twice {
+			out[e.Node] = e.Time.Sub(w.began).Seconds()
+		}
+	}
+	return out
+}
+
+// A node that needs the whole host, or two GPUs, is not passed by less urgent
+// nodes that would keep it waiting: it starts when what ran before has ended.
+func TestNobodyStarves(t *testing.T) {
+	nap := fn("nap", func(_ context.Context, j compile.Job) compile.Result {
+		d := time.Second
+		if j.Addr == "long" {
+			d = 10 * time.Second
+		}
+		time.Sleep(d)
+		return ok(j.Addr)
+	})
+	for name, c := range map[string]struct{ long, big, small compile.Resources }{
+		"quiet": {compile.Resources{}, compile.Resources{Quiet: true}, compile.Resources{}},
+		"gpus":  {compile.Resources{GPUs: []string{"1"}}, compile.Resources{GPUs: []string{"1", "0"}}, compile.Resources{GPUs: []string{"0"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				nodes := []compile.Decl{decl("first", nap), on(c.long, decl("long", nap)), on(c.big, decl("big", nap, "first")), decl("end", nap, "big")}
+				for i := range 20 {
+					nodes = append(nodes, on(c.small, decl(fmt.Sprintf("small%d", i), nap)))
+				}
+				w := newWorld(t, newMachine(steps(nil)), nodes...)
+				w.must()
+				starts := w.starts()
+				if starts["first"] != 0 || starts["long"] != 0 || starts["big"] != 10 {
+					t.Errorf("first, long and big started at %g, %g, %g; want 0, 0, 10", starts["first"], starts["long"], starts["big"])
+				}
+				for addr, at := range starts {
+					if strings.HasPrefix(addr, "small") && at > 1 && at < 11 {
+						t.Errorf("%s passed big at %g s", addr, at)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestHostsHaveTheirOwnPools(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		quietOn := func(host string) compile.Resources {
+			return compile.Resources{Quiet: true, Host: host, GPUs: []string{"0"}}
+		}
+		w := newWorld(t, newMachine(steps(nil)), on(quietOn("node-b"), decl("b", cell)), on(quietOn("node-c"), decl("c", cell)),
+			on(quietOn("node-a"), decl("a", cell)), on(quietOn(""), decl("here", cell)))
+		w.must()
+		starts := w.starts()
+		// This host is node-a, so its two quiet nodes follow one another.
+		if starts["b"] != 0 || starts["c"] != 0 || starts["a"] != 0 || starts["here"] != 1.05 {
+			t.Errorf("starts %v", starts)
 		}
 	})
 }

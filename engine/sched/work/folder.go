@@ -48,6 +48,11 @@ type Item struct {
 	SpecKey key.Key         `json:"spec_key"`
 	Spec    json.RawMessage `json:"spec,omitempty"`
 
+	live
+}
+
+// live is the part of an item that is not written down.
+type live struct {
 	kind    *compile.Kind
 	job     compile.Job
 	timeout time.Duration
