@@ -104,7 +104,7 @@ func (b *builder) resolve(addr, what, from string) (graph.NodeID, bool) {
 // suggest is a "did you mean", for the first problems only: each one reads all
 // addresses, and nobody reads a thousand of them.
 func (b *builder) suggest(name string) string {
-	const most = 50
+	const most = 20
 	if b.hints++; b.hints > most {
 		return ""
 	}

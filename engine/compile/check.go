@@ -26,7 +26,7 @@ func (b *builder) environment() {
 }
 
 // reserved reports whether only the engine adds facts of this name.
-func reserved(name string) bool { return name == "scheme" || name == "kind" || name == inputFact }
+func reserved(name string) bool { return name == "scheme" || name == "kind" || name == InputFact }
 
 func (b *builder) addresses() {
 	for i := range b.decls {

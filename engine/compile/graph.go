@@ -7,8 +7,8 @@ import (
 	"github.com/sotabuild/sotabuild/engine/key"
 )
 
-// inputFact is the name of the fact that an input's digest is.
-const inputFact = "in"
+// InputFact is the name of the facts that are inputs' digests.
+const InputFact = "in"
 
 // Lookup finds an action by its address.
 func (g *Graph) Lookup(addr string) (graph.NodeID, bool) {
@@ -61,7 +61,7 @@ func (g *Graph) Manifest(id graph.NodeID, digest func(from graph.NodeID, output 
 			known = false
 			continue
 		}
-		b.Digest(inputFact, in.Name, d)
+		b.Digest(InputFact, in.Name, d)
 	}
 	return b.Finish(), known
 }
