@@ -11,6 +11,7 @@ import (
 
 	"github.com/sotabuild/sotabuild/engine/cache"
 	"github.com/sotabuild/sotabuild/engine/compile"
+	"github.com/sotabuild/sotabuild/engine/key"
 )
 
 const (
@@ -115,12 +116,20 @@ func TestPlanText(t *testing.T) {
 		},
 		"failed_and_kept_without_outputs": func(t *testing.T, w *world) (campaign, Options) {
 			w.outcome["help.a"] = cache.Outcome{State: cache.Failed, Class: "start_failed", Reason: "no such program", Keep: true}
-			return done(w, t), Options{}
+			c := done(w, t)
+			w.History("help.a")[0].Outputs = []cache.Output{{Name: "text", Digest: key.Sum([]byte("half a help"))}} // Not to be used.
+			return c, Options{}
 		},
 		"rejected": func(t *testing.T, w *world) (campaign, Options) {
 			w.outcome[chatA1] = cache.Outcome{State: cache.Rejected, Class: "throttled", Reason: "12 % of the time"}
 			done(w, t)
 			return done(w, t), Options{}
+		},
+		"rejected_and_output_lost": func(t *testing.T, w *world) (campaign, Options) {
+			w.outcome[chatA1] = cache.Outcome{State: cache.Rejected, Reason: "12 % throttled"}
+			c := done(w, t)
+			w.gone[w.History(chatA1)[0].Output("row")] = true
+			return c, Options{}
 		},
 		"output_lost": func(t *testing.T, w *world) (campaign, Options) {
 			c := done(w, t)
@@ -252,6 +261,47 @@ func TestExplain(t *testing.T) {
 		b.WriteString(Explain(g, p, w, id).Text() + "\n")
 	}
 	golden(t, "explain.txt", b.String())
+}
+
+func TestNearest(t *testing.T) {
+	facts := func(n int, in string) key.Manifest {
+		var b key.Builder
+		for i := range n {
+			b.Int("flag", string(rune('a'+i)), 1)
+		}
+		b.Digest(compile.InputFact, "x", key.Sum([]byte(in)))
+		return b.Finish()
+	}
+	c := newComparer(mustBuild(t, nil, compile.Env{}), newMemory(
+		&cache.Record{Node: "far", Kind: "k", Key: key.Key{1}, Manifest: facts(1, "one").Text()},
+		&cache.Record{Node: "older", Kind: "k", Key: key.Key{2}, Manifest: facts(3, "one").Text()},
+		&cache.Record{Node: "near", Kind: "k", Key: key.Key{3}, Manifest: facts(3, "one").Text()},
+		&cache.Record{Node: "other scheme", Kind: "k", Key: key.Key{4}, Manifest: "scheme i \"0\"\n"},
+		&cache.Record{Node: "other kind", Kind: "l", Key: key.Key{5}, Manifest: facts(6, "one").Text()},
+	))
+	for _, tc := range []struct {
+		name    string
+		now     key.Manifest
+		whole   bool
+		was     string
+		changes int
+	}{
+		{"three facts added", facts(6, "one"), true, "near", 3},
+		{"four facts added", facts(7, "one"), true, "", 0},
+		{"an input counts", facts(6, "two"), true, "", 0},
+		{"an input that is not known does not", facts(6, "two"), false, "near", 3},
+		{"the fewest facts win", facts(1, "one"), true, "far", 0},
+		{"the newest wins among equals", facts(2, "two"), false, "near", 1},
+	} {
+		got, changes := c.nearest("k", tc.now, tc.whole)
+		was := ""
+		if got != nil {
+			was = got.Node
+		}
+		if was != tc.was || len(changes) != tc.changes {
+			t.Errorf("%s: %q with %v, want %q with %d", tc.name, was, changes, tc.was, tc.changes)
+		}
+	}
 }
 
 func TestDiffRecords(t *testing.T) {
