@@ -9,11 +9,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sotabuild/sotabuild/engine/key/statcache"
 )
 
 // racyWindow is how old a file's last change must be before its stat stands
@@ -29,31 +30,25 @@ const reads = 3
 // is safe for concurrent use. What it remembers can only save time: whatever
 // is damaged, racy or in doubt is read again.
 type Files struct {
-	path string // of the cache file; "" keeps nothing
-	now  func() time.Time
-
-	mu    sync.Mutex
-	dirs  map[string]*folder // by absolute path; guarded by mu
-	dirty bool               // guarded by mu
+	cache *statcache.Cache
+	now   func() time.Time
 }
 
 // OpenFiles opens the fingerprints kept in cachePath; "" keeps none. A file
 // that is not there, or is damaged, is a cold cache. One that cannot be read is
 // an error.
-func OpenFiles(cachePath string) (*Files, error) {
-	f := &Files{path: cachePath, now: time.Now, dirs: map[string]*folder{}}
-	if cachePath == "" {
-		return f, nil
+func OpenFiles(cachePath string) (*Files, error) { return openFiles(cachePath, time.Now) }
+
+func openFiles(cachePath string, now func() time.Time) (*Files, error) {
+	c, err := statcache.Open(cachePath, now)
+	if err != nil {
+		return nil, err
 	}
-	b, err := os.ReadFile(cachePath)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("reading file fingerprints: %w", err)
-	}
-	if dirs, ok := decodeFolders(b); ok {
-		f.dirs = dirs
-	}
-	return f, nil
+	return &Files{c, now}, nil
 }
+
+// Close saves what was learnt. It may be called again after more work.
+func (f *Files) Close() error { return f.cache.Save() }
 
 // File is the digest of a regular file's bytes, equal to Sum of them. Symbolic
 // links are followed; anything that is not a regular file is an error.
@@ -69,8 +64,8 @@ func (f *Files) File(path string) (Digest, error) {
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return Digest{}, fmt.Errorf("fingerprinting %q: it is a %s, want a file", path, nature(&st))
 	}
-	known := f.entries(dir)
-	if d, ok := find(known, name, stampOf(&st)); ok {
+	known := f.cache.Entries(dir)
+	if d, ok := statcache.Find(known, name, statcache.StampOf(&st)); ok {
 		return d, nil
 	}
 	e, settled, err := f.read(path, name, 0)
@@ -78,9 +73,9 @@ func (f *Files) File(path string) (Digest, error) {
 		return Digest{}, err
 	}
 	if settled {
-		f.keep(dir, func(known []entry) []entry { return with(known, e) })
+		f.cache.Put(dir, e)
 	}
-	return e.digest, nil
+	return e.Digest, nil
 }
 
 // Tree is the digest of a folder: names, kinds, links' texts, executable bits
@@ -140,8 +135,8 @@ func (f *Files) tree(path, abs string) (Digest, error) {
 		return Digest{}, fmt.Errorf("fingerprinting %q: %w", path, err)
 	}
 	slices.Sort(names)
-	known := f.entries(abs)
-	seen := make([]entry, 0, len(names))
+	known := f.cache.Entries(abs)
+	seen := make([]statcache.Entry, 0, len(names))
 	list := []byte(treeHead)
 	fresh := false
 	// Subfolders come after this folder is closed, so that a deep tree holds one
@@ -159,9 +154,9 @@ func (f *Files) tree(path, abs string) (Digest, error) {
 		}
 		switch st.Mode & unix.S_IFMT {
 		case unix.S_IFREG:
-			e := entry{name: name, stamp: stampOf(&st)}
+			e := statcache.Entry{Name: name, Stamp: statcache.StampOf(&st)}
 			settled, ok := true, false
-			if e.digest, ok = find(known, name, e.stamp); !ok {
+			if e.Digest, ok = statcache.Find(known, name, e.Stamp); !ok {
 				fresh = true
 				if e, settled, err = f.read(path+"/"+name, name, unix.O_NOFOLLOW); err != nil {
 					return Digest{}, err
@@ -170,7 +165,7 @@ func (f *Files) tree(path, abs string) (Digest, error) {
 			if settled {
 				seen = append(seen, e)
 			}
-			list = appendEntry(list, fileKind(&st), name, e.digest[:])
+			list = appendEntry(list, fileKind(&st), name, e.Digest[:])
 		case unix.S_IFLNK:
 			text, err := os.Readlink(path + "/" + name)
 			if err != nil {
@@ -195,7 +190,7 @@ func (f *Files) tree(path, abs string) (Digest, error) {
 		copy(list[p.at:], d[:])
 	}
 	if fresh || len(seen) != len(known) {
-		f.keep(abs, func([]entry) []entry { return seen })
+		f.cache.Replace(abs, seen)
 	}
 	return Sum(list), nil
 }
@@ -211,24 +206,24 @@ func fileKind(st *unix.Stat_t) byte {
 // read hashes a file. settled says that its stat now stands for its bytes: it
 // did not change while it was read, nor within the racy window before, nor "in
 // the future".
-func (f *Files) read(path, name string, flags int) (e entry, settled bool, err error) {
+func (f *Files) read(path, name string, flags int) (e statcache.Entry, settled bool, err error) {
 	for range reads {
 		began := f.now()
 		e, unchanged, err := readOnce(path, name, flags)
 		if err != nil {
-			return entry{}, false, fmt.Errorf("fingerprinting: %w", err)
+			return statcache.Entry{}, false, fmt.Errorf("fingerprinting: %w", err)
 		}
 		if unchanged {
 			safe := began.Add(-racyWindow).UnixNano()
-			return e, e.stamp.mtime < safe && e.stamp.ctime < safe, nil
+			return e, e.Mtime < safe && e.Ctime < safe, nil
 		}
 	}
-	return entry{}, false, fmt.Errorf("fingerprinting %q: it changed while it was read, %d times; stop its writer first", path, reads)
+	return statcache.Entry{}, false, fmt.Errorf("fingerprinting %q: it changed while it was read, %d times; stop its writer first", path, reads)
 }
 
 // readOnce hashes a file and reports whether its stat was the same before and
 // after. O_NONBLOCK keeps a pipe that took the file's place from blocking us.
-func readOnce(path, name string, flags int) (e entry, unchanged bool, err error) {
+func readOnce(path, name string, flags int) (e statcache.Entry, unchanged bool, err error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|flags, 0)
 	if err != nil {
 		return e, false, err
@@ -241,14 +236,14 @@ func readOnce(path, name string, flags int) (e entry, unchanged bool, err error)
 	if before.Mode&unix.S_IFMT != unix.S_IFREG {
 		return e, false, fmt.Errorf("%q became a %s", path, nature(&before))
 	}
-	e = entry{name: name, stamp: stampOf(&before)}
-	if e.digest, err = hashFile(file); err != nil {
+	e = statcache.Entry{Name: name, Stamp: statcache.StampOf(&before)}
+	if e.Digest, err = hashFile(file); err != nil {
 		return e, false, err
 	}
 	if err := retry(func() error { return unix.Fstat(int(file.Fd()), &after) }); err != nil {
 		return e, false, &os.PathError{Op: "stat", Path: path, Err: err}
 	}
-	return e, stampOf(&after) == e.stamp, nil
+	return e, statcache.StampOf(&after) == e.Stamp, nil
 }
 
 // buffers are of 1 MiB: larger ones hash no faster and smaller ones do.
@@ -306,26 +301,4 @@ func retry(call func() error) error {
 			return err
 		}
 	}
-}
-
-func byName(e entry, name string) int { return strings.Compare(e.name, name) }
-
-// with returns known with e in its place.
-func with(known []entry, e entry) []entry {
-	next := slices.Clone(known)
-	i, ok := slices.BinarySearchFunc(next, e.name, byName)
-	if ok {
-		next[i] = e
-		return next
-	}
-	return slices.Insert(next, i, e)
-}
-
-// find returns the digest remembered for a file with this very stamp.
-func find(known []entry, name string, s stamp) (Digest, bool) {
-	i, ok := slices.BinarySearchFunc(known, name, byName)
-	if !ok || known[i].stamp != s {
-		return Digest{}, false
-	}
-	return known[i].digest, true
 }

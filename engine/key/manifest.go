@@ -177,25 +177,26 @@ func compareFacts(x, y Fact) int {
 
 const schemeName = "scheme"
 
-var schemeText = strconv.Itoa(Scheme)
+var schemeFact = Fact{schemeName, "", Int, strconv.Itoa(Scheme)}
 
 // sink receives the facts of one walk. There are two: the hash and the text.
-type sink interface{ fact(Fact) }
+type sink interface{ fact(*Fact) }
 
 func (m Manifest) walk(s sink) {
-	s.fact(Fact{schemeName, "", Int, schemeText})
-	for _, f := range m.facts {
-		s.fact(f)
+	s.fact(&schemeFact)
+	for i := range m.facts {
+		s.fact(&m.facts[i])
 	}
 }
 
 // Key hashes the manifest.
 func (m Manifest) Key() Key {
 	s := sinks.Get().(*hashSink)
-	defer sinks.Put(s)
 	s.b = s.b[:0]
 	m.walk(s)
-	return sha256.Sum256(s.b)
+	k := Key(sha256.Sum256(s.b))
+	sinks.Put(s)
+	return k
 }
 
 // hashSink gathers the framed facts. One Sum256 over them is twice as fast as
@@ -206,7 +207,7 @@ var sinks = sync.Pool{New: func() any { return new(hashSink) }}
 
 // fact frames each part by its length or has a fixed one, so that no two lists
 // of facts share bytes.
-func (s *hashSink) fact(f Fact) {
+func (s *hashSink) fact(f *Fact) {
 	b := append(s.b, byte(f.Type))
 	b = frame(b, f.Name)
 	b = frame(b, f.Label)
@@ -243,7 +244,7 @@ func (m Manifest) Text() string {
 
 type textSink struct{ b bytes.Buffer }
 
-func (s *textSink) fact(f Fact) {
+func (s *textSink) fact(f *Fact) {
 	s.b.WriteString(f.Name)
 	s.b.WriteByte(' ')
 	if f.Label != "" {
