@@ -128,12 +128,11 @@ func readable(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 // journal; each is linked to the one before it that shares its key, node or
 // kind (its number plus one; 0 ends the chain).
 type index struct {
-	entries      []indexEntry
-	key          map[key.Key]int32
-	node, kind   map[string]int32
-	serial       uint64
-	intents      []Intent
-	intentByName map[string]bool
+	entries    []indexEntry
+	key        map[key.Key]int32
+	node, kind map[string]int32
+	serial     uint64
+	intents    []Intent // not settled, oldest first
 }
 
 type indexEntry struct {
@@ -142,9 +141,12 @@ type indexEntry struct {
 	key                            key.Key
 }
 
-func newIndex() index {
-	return index{key: map[key.Key]int32{}, node: map[string]int32{}, kind: map[string]int32{},
-		intentByName: map[string]bool{}}
+// newIndex makes room for the records of a journal of this size, by what a
+// record usually takes: growing the maps would be half the time of opening.
+func newIndex(journalSize int64) index {
+	n := int(min(journalSize/1024, 1<<20))
+	return index{entries: make([]indexEntry, 0, n), key: make(map[key.Key]int32, n), node: make(map[string]int32, n),
+		kind: map[string]int32{}}
 }
 
 // add takes over one frame. An error says why its content cannot be used.
@@ -197,14 +199,10 @@ func (x *index) chain(newest int32, older func(*indexEntry) int32) []*indexEntry
 
 // intend adds an intent, or replaces the one of the same id.
 func (x *index) intend(in Intent) {
-	if x.intentByName[in.ID] {
-		x.settle(in.ID)
-	}
+	x.settle(in.ID)
 	x.intents = append(x.intents, in)
-	x.intentByName[in.ID] = true
 }
 
 func (x *index) settle(id string) {
 	x.intents = slices.DeleteFunc(x.intents, func(in Intent) bool { return in.ID == id })
-	delete(x.intentByName, id)
 }

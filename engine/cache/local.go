@@ -53,9 +53,6 @@ var _ Store = (*Local)(nil)
 
 const idLen = 32
 
-// layout are the names a store's folder may hold.
-var layout = []string{"cas", "id", "journal", "lock", "quarantine", "tmp"}
-
 // OpenLocal opens the store in dir for writing and makes it if it is not there.
 // A store that another process writes is a *LockedError. A cut frame at the end
 // of the journal, left by a writer that died, is cut off and is a defect.
@@ -77,20 +74,24 @@ func OpenLocal(dir string, o Options) (*Local, error) {
 	return l, nil
 }
 
-// prepare makes the store's folder, private, and refuses one that holds other
-// things: a store may be deleted by its user at any time.
+// prepare makes the store's folder, private. A folder that is no store yet, is
+// open to others and holds something is somebody's own: it is refused rather
+// than closed to them. (A private one may hold what belongs beside a store.)
 func prepare(dir string) error {
 	if err := durable.Folder(dir); err != nil {
+		return err
+	}
+	fi, err := os.Stat(dir)
+	if err != nil {
 		return err
 	}
 	names, err := os.ReadDir(dir)
 	if err != nil {
 		return err
 	}
-	for _, n := range names {
-		if !slices.Contains(layout, n.Name()) {
-			return fmt.Errorf("it holds %q, which is no part of a store; choose a folder of its own", n.Name())
-		}
+	isID := func(n os.DirEntry) bool { return n.Name() == "id" }
+	if fi.Mode().Perm()&0o077 != 0 && len(names) > 0 && !slices.ContainsFunc(names, isID) {
+		return fmt.Errorf("it is no store and holds %q; choose a folder of its own", names[0].Name())
 	}
 	return os.Chmod(dir, 0o700)
 }
@@ -198,10 +199,7 @@ func (l *Local) Intend(in Intent) error {
 func (l *Local) Settle(id string) error {
 	l.append.Lock()
 	defer l.append.Unlock()
-	l.mu.Lock()
-	known := l.index.intentByName[id]
-	l.mu.Unlock()
-	if !known {
+	if !slices.ContainsFunc(l.Intents(), func(in Intent) bool { return in.ID == id }) {
 		return nil
 	}
 	if err := l.write(frameSettle, []byte(id)); err != nil {

@@ -80,7 +80,11 @@ func acquire(dir string, o Options) (*lock, error) {
 			break
 		}
 	}
-	return nil, &LockedError{Dir: dir, Holder: holder, Age: max(0, o.Now().Sub(holder.Since))}
+	held := &LockedError{Dir: dir, Holder: holder}
+	if holder.Pid != 0 {
+		held.Age = max(0, o.Now().Sub(holder.Since))
+	}
+	return nil, held
 }
 
 func flock(f *os.File) error {

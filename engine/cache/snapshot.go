@@ -59,7 +59,7 @@ func OpenReader(dir string) (*Snapshot, error) {
 
 func newSnapshot(dir string, writer bool) *Snapshot {
 	d := &defects{}
-	return &Snapshot{dir: dir, writer: writer, defects: d, objects: objects.New(dir, writer, d.add), index: newIndex()}
+	return &Snapshot{dir: dir, writer: writer, defects: d, objects: objects.New(dir, writer, d.add), index: newIndex(0)}
 }
 
 // load reads the journal and returns what stands after its last whole frame.
@@ -69,6 +69,7 @@ func (s *Snapshot) load() (tail journal.Span, err error) {
 	if err != nil {
 		return tail, err
 	}
+	s.index = newIndex(fi.Size())
 	return journal.Scan(s.file, fi.Size(), func(f journal.Frame) {
 		if err := s.index.add(f); err != nil {
 			s.defects.add("journal: the entry at byte %d is passed over: %v", f.Span.From, err)
@@ -114,14 +115,23 @@ func (s *Snapshot) Lookup(k key.Key) []*Record {
 	s.mu.Lock()
 	list := s.index.chain(s.index.key[k], func(e *indexEntry) int32 { return e.olderKey })
 	s.mu.Unlock()
-	return slices.DeleteFunc(s.read(list), func(r *Record) bool {
-		for _, o := range r.Outputs {
-			if !s.objects.Has(o.Digest, o.Size) {
-				return true
-			}
+	var out []*Record
+	for _, r := range s.read(list) {
+		if s.complete(r) {
+			out = append(out, r)
 		}
-		return false
-	})
+	}
+	return out
+}
+
+// complete reports whether a record's outputs are all there. All are looked
+// for, so that each one that is not is a defect.
+func (s *Snapshot) complete(r *Record) bool {
+	ok := true
+	for _, o := range r.Outputs {
+		ok = s.objects.Has(o.Digest, o.Size) && ok
+	}
+	return ok
 }
 
 // History returns the records whose Node is this address, oldest first, also

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/sotabuild/sotabuild/engine/key"
 )
@@ -60,12 +59,12 @@ func (s *Snapshot) verifyObjects(rep *Report) error {
 
 func (s *Snapshot) verifyObject(rep *Report, shard string, f fs.DirEntry) error {
 	var d key.Digest
-	if b, err := hex.DecodeString(shard + f.Name()); err != nil || len(shard) != 2 || len(b) != len(d) {
+	b, err := hex.DecodeString(shard + f.Name())
+	if err != nil || len(shard) != 2 || len(b) != len(d) {
 		s.defects.add("cas/%s/%s has no object's name", shard, f.Name())
 		return nil
-	} else {
-		copy(d[:], b)
 	}
+	copy(d[:], b)
 	fi, err := f.Info()
 	if err != nil {
 		return fmt.Errorf("verifying object %s: %w", d, err)
@@ -87,7 +86,7 @@ func (s *Snapshot) verifyRecords(rep *Report) {
 		list[i] = &s.index.entries[i]
 	}
 	s.mu.Unlock()
-	for r := range slices.Values(s.read(list)) {
+	for _, r := range s.read(list) {
 		rep.Records++
 		for _, o := range r.Outputs {
 			if !s.objects.Has(o.Digest, o.Size) {

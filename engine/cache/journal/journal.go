@@ -58,13 +58,13 @@ func Scan(r io.ReaderAt, size int64, visit func(Frame), gap func(Span)) (tail Sp
 	s := scanner{r: r, size: size}
 	for {
 		f, bad, err := s.scan()
-		if err != nil || f == nil {
+		if err != nil || f.Span.Empty() {
 			return bad, err
 		}
 		if !bad.Empty() {
 			gap(bad)
 		}
-		visit(*f)
+		visit(f)
 	}
 }
 
@@ -72,13 +72,13 @@ func Scan(r io.ReaderAt, size int64, visit func(Frame), gap func(Span)) (tail Sp
 func Read(r io.ReaderAt, at Span) (Frame, error) {
 	s := scanner{r: r, size: at.To}
 	f, err := s.frameAt(at.From)
-	if err == nil && f == nil {
+	if err == nil && f.Span.Empty() {
 		err = fmt.Errorf("reading journal at byte %d: its checksum does not fit", at.From)
 	}
 	if err != nil {
 		return Frame{}, err
 	}
-	return *f, nil
+	return f, nil
 }
 
 // Writer appends frames to a file. The zero Writer is not usable. It is not
@@ -148,47 +148,47 @@ type scanner struct {
 }
 
 // scan returns the next whole frame, and the bytes before it that are none.
-// At the end the frame is nil, and what is left of the journal is in bad.
-func (s *scanner) scan() (f *Frame, bad Span, err error) {
+// At the end the frame is zero, and what is left of the journal is in bad.
+func (s *scanner) scan() (f Frame, bad Span, err error) {
 	from := s.next
 	for at := from; ; {
 		f, err := s.frameAt(at)
 		if err != nil {
-			return nil, Span{}, err
+			return Frame{}, Span{}, err
 		}
-		if f != nil {
+		if !f.Span.Empty() {
 			s.next = f.Span.To
 			return f, Span{from, at}, nil
 		}
 		if at, err = s.mark(at + 1); err != nil {
-			return nil, Span{}, err
+			return Frame{}, Span{}, err
 		}
 		if at >= s.size {
 			s.next = s.size
-			return nil, Span{from, s.size}, nil
+			return Frame{}, Span{from, s.size}, nil
 		}
 	}
 }
 
-// frameAt returns the frame that begins at off, nil if there is no whole one.
-func (s *scanner) frameAt(off int64) (*Frame, error) {
+// frameAt returns the frame that begins at off, zero if there is no whole one.
+func (s *scanner) frameAt(off int64) (Frame, error) {
 	head, err := s.bytes(off, headSize)
 	if err != nil || head == nil || !bytes.HasPrefix(head, frameMark) {
-		return nil, err
+		return Frame{}, err
 	}
 	n := int64(binary.LittleEndian.Uint32(head[4:]))
 	if n > maxPayload {
-		return nil, nil
+		return Frame{}, nil
 	}
 	size := headSize + n + sumSize
 	b, err := s.bytes(off, size)
 	if err != nil || b == nil {
-		return nil, err
+		return Frame{}, err
 	}
 	if xxhash.Sum64(b[:size-sumSize]) != binary.LittleEndian.Uint64(b[size-sumSize:]) {
-		return nil, nil
+		return Frame{}, nil
 	}
-	return &Frame{Span{off, off + size}, binary.LittleEndian.Uint16(b[8:]), binary.LittleEndian.Uint16(b[10:]),
+	return Frame{Span{off, off + size}, binary.LittleEndian.Uint16(b[8:]), binary.LittleEndian.Uint16(b[10:]),
 		b[headSize : size-sumSize]}, nil
 }
 

@@ -74,8 +74,11 @@ func (o *Store) Has(d key.Digest, size int64) bool {
 		o.mu.Lock()
 		delete(o.sound, d)
 		o.mu.Unlock()
-		if o.Verify(d) == nil {
+		switch err := o.Verify(d); {
+		case err == nil:
 			o.defect("object %s has %d bytes and is looked for with %d", d, fi.Size(), size)
+		case !errors.Is(err, ErrMissing):
+			o.defect("object %s cannot be read: %v", d, err)
 		}
 		return false
 	}
