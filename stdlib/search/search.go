@@ -26,30 +26,45 @@ type Candidate struct {
 // one varying fastest, each laid over the base; what equals an earlier
 // candidate is left out. At most s.MaxCandidates come back, baseline included
 // (the reference implementation gives two for a bound of one; this one gives
-// one). dropped is how many further candidates the bound cut off, at most
-// math.MaxInt. A search without axes, or with an empty axis, is the baseline
-// alone.
+// one). A search without axes, or with an empty axis, is the baseline alone.
 //
 // Two candidates are equal if they set the same flags to the same values; a
 // null value leaves its flag out, so it equals the flag's absence. A bound below
 // one on a search with axes, or an axis that stands twice, is a bug of the
 // caller and panics.
-func Expand(base []lang.Flag, s lang.Search) (candidates []Candidate, dropped int) {
-	candidates = []Candidate{{Name: "baseline", Flags: slices.Clone(base), Base: true}}
-	axes := distinct(s.Space)
-	if len(axes) == 0 || slices.ContainsFunc(axes, func(a lang.Axis) bool { return len(a.Values) == 0 }) {
-		return candidates, 0
-	}
-	if s.MaxCandidates < 1 {
-		panic(fmt.Sprintf("search: bound of %d candidates", s.MaxCandidates))
-	}
+func Expand(base []lang.Flag, s lang.Search) []Candidate {
+	candidates := []Candidate{{Name: "baseline", Flags: slices.Clone(base), Base: true}}
+	axes := axes(s)
 	at := make([]int, len(axes))
-	for more := true; more && len(candidates) < s.MaxCandidates; more = next(at, axes) {
+	for more := len(axes) > 0; more && len(candidates) < s.MaxCandidates; more = next(at, axes) {
 		if c := overlay(base, axes, at); c.Name != "" {
 			candidates = append(candidates, c)
 		}
 	}
-	return candidates, total(base, axes) - len(candidates)
+	return candidates
+}
+
+// Dropped is how many further candidates the bound cuts off, at most
+// math.MaxInt.
+func Dropped(base []lang.Flag, s lang.Search) int {
+	axes := axes(s)
+	if len(axes) == 0 {
+		return 0
+	}
+	return max(0, total(base, axes)-s.MaxCandidates)
+}
+
+// axes returns the distinct axes of a search that has candidates beside the
+// baseline, else none.
+func axes(s lang.Search) []lang.Axis {
+	axes := distinct(s.Space)
+	if slices.ContainsFunc(axes, func(a lang.Axis) bool { return len(a.Values) == 0 }) {
+		return nil
+	}
+	if len(axes) > 0 && s.MaxCandidates < 1 {
+		panic(fmt.Sprintf("search: bound of %d candidates", s.MaxCandidates))
+	}
+	return axes
 }
 
 // distinct returns the axes with each value once. With unequal values on every

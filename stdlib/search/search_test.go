@@ -65,7 +65,8 @@ func TestExpand(t *testing.T) {
 		{"kinds", base(), 9, []lang.Axis{axis("a", str("1"), num(1), str("true"), truth(true), dec(0.5), str("x,y"), str("fp8_e5m2"))},
 			[]string{"baseline: ", `a="1": a=1`, "a=1: a=1", `a="true": a=true`, "a=true: a=true", "a=0.5: a=0.5", `a="x,y": a=x,y`, "a=fp8_e5m2: a=fp8_e5m2"}, 0},
 	} {
-		got, dropped := Expand(c.base, lang.Search{MaxCandidates: c.limit, Space: c.space})
+		s := lang.Search{MaxCandidates: c.limit, Space: c.space}
+		got, dropped := Expand(c.base, s), Dropped(c.base, s)
 		if d := cmp.Diff(c.want, show(got)); d != "" || dropped != c.dropped {
 			t.Errorf("%s: dropped %d, want %d (-want +got):\n%s", c.name, dropped, c.dropped, d)
 		}
@@ -78,11 +79,12 @@ func TestExpand(t *testing.T) {
 // 72 combinations under a bound of 8, as one of the public cookbooks has them:
 // the first axis never leaves its first value.
 func TestBoundedPrefix(t *testing.T) {
-	got, dropped := Expand(base("tp", num(8)), lang.Search{MaxCandidates: 8, Space: []lang.Axis{
+	s := lang.Search{MaxCandidates: 8, Space: []lang.Axis{
 		axis("attention", str("fa3"), str("flashinfer"), str("triton")),
 		axis("chunk", num(4096), num(8192), num(16384), num(32768)),
 		axis("running", num(32), num(64), num(128), num(256), num(512), num(1024)),
-	}})
+	}}
+	got, dropped := Expand(base("tp", num(8)), s), Dropped(base("tp", num(8)), s)
 	if len(got) != 8 || dropped != 73-8 {
 		t.Errorf("%d candidates and %d dropped, want 8 and 65", len(got), dropped)
 	}
@@ -99,14 +101,15 @@ func TestHugeProduct(t *testing.T) {
 	for i := range 80 {
 		space = append(space, axis(fmt.Sprintf("f%d", i), num(1), num(2)))
 	}
-	got, dropped := Expand(nil, lang.Search{MaxCandidates: 3, Space: space})
+	s := lang.Search{MaxCandidates: 3, Space: space}
+	got, dropped := Expand(nil, s), Dropped(nil, s)
 	if len(got) != 3 || dropped < math.MaxInt-3 {
 		t.Errorf("%d candidates, %d dropped", len(got), dropped)
 	}
 }
 
 func TestNamesAreDistinct(t *testing.T) {
-	got, _ := Expand(base("a", num(1), "b", num(1)), lang.Search{MaxCandidates: 100, Space: []lang.Axis{
+	got := Expand(base("a", num(1), "b", num(1)), lang.Search{MaxCandidates: 100, Space: []lang.Axis{
 		axis("a", num(1), str("1"), lang.Value{}, str("null"), str(""), str("1,b=2")), axis("b", num(1), num(2)),
 	}})
 	seen := map[string]bool{}

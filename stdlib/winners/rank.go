@@ -43,15 +43,26 @@ type Gap struct {
 	None  string   `json:"no_gap,omitempty"`
 }
 
-// Rank compares the target's selection with those of its rivals. A framework
-// is in a cell only if it has a row there, passing or not.
-func Rank(target Selection, rivals []Selection) Ranking {
+// SelectionInput is a selection and the digest of its bytes.
+type SelectionInput struct {
+	Digest    key.Digest
+	Selection Selection
+}
+
+// Rank compares the selections of all frameworks of one scenario; target is the
+// digest of the one whose gap is asked for. A framework is in a cell only if it
+// has a row there, passing or not. A target that is not among the selections is
+// a bug of the caller and panics.
+func Rank(target key.Digest, frameworks []SelectionInput) Ranking {
+	if !slices.ContainsFunc(frameworks, func(s SelectionInput) bool { return s.Digest == target }) {
+		panic("winners: the target is not among the selections")
+	}
 	r := Ranking{Version: Version}
 	at := map[string]int{}
 	own := map[int][]Judged{} // the target's best rows, by cell
 	var contests []Contest
-	for i, s := range append([]Selection{target}, rivals...) {
-		for _, c := range s.Cells {
+	for _, s := range frameworks {
+		for _, c := range s.Selection.Cells {
 			id := cellKey(c.Workload)
 			n, ok := at[id]
 			if !ok {
@@ -60,7 +71,7 @@ func Rank(target Selection, rivals []Selection) Ranking {
 				contests = append(contests, Contest{Workload: c.Workload})
 			}
 			head := first(c.Rows)
-			if i == 0 {
+			if s.Digest == target {
 				own[n] = head
 			}
 			for _, j := range head {

@@ -26,7 +26,7 @@ type Cell struct {
 
 // Select judges the rows of one framework in one scenario, over all its
 // candidates and cells. A digest that stands twice is one row.
-func Select(rows []Entry, sla SLA) Selection {
+func Select(rows []Input, sla SLA) Selection {
 	at := map[string]int{}
 	seen := map[key.Digest]bool{}
 	s := Selection{Version: Version}
@@ -44,7 +44,7 @@ func Select(rows []Entry, sla SLA) Selection {
 		}
 		s.Cells[i].Rows = append(s.Cells[i].Rows, Judged{
 			Row: e.Digest, Status: e.Row.Status, Class: e.Row.Class,
-			Verdict: Judge(e.Row, sla), Score: score(e.Row),
+			Verdict: Judge(&e.Row, sla), Score: score(&e.Row),
 		})
 	}
 	slices.SortFunc(s.Cells, func(a, b Cell) int { return cellOrder(a.Workload, b.Workload) })
@@ -55,6 +55,14 @@ func Select(rows []Entry, sla SLA) Selection {
 	}
 	s.Best = best(all)
 	return s
+}
+
+// Measured reports whether any row gave numbers, passing or not. Without Best
+// it tells "too slow" from "no result".
+func (s Selection) Measured() bool {
+	return slices.ContainsFunc(s.Cells, func(c Cell) bool {
+		return slices.ContainsFunc(c.Rows, func(j Judged) bool { return j.Status == result.OK })
+	})
 }
 
 // best returns the rows that are first among those that can win.

@@ -32,16 +32,16 @@ const Version = 1
 // SLA are the limits that a row must keep; nil is no limit. Latencies are
 // seconds.
 type SLA struct {
-	MaxTTFT    *float64 `key:"max_p50_ttft_s" json:"max_p50_ttft_s,omitempty"`
-	MaxTPOT    *float64 `key:"max_p50_tpot_s" json:"max_p50_tpot_s,omitempty"`
-	MaxE2E     *float64 `key:"max_p50_e2e_s" json:"max_p50_e2e_s,omitempty"`
+	MaxP50TTFT *float64 `key:"max_p50_ttft_s" json:"max_p50_ttft_s,omitempty"`
+	MaxP50TPOT *float64 `key:"max_p50_tpot_s" json:"max_p50_tpot_s,omitempty"`
+	MaxP50E2E  *float64 `key:"max_p50_e2e_s" json:"max_p50_e2e_s,omitempty"`
 	MinSuccess float64  `key:"min_success_rate" json:"min_success_rate"` // share of all requests of the cell
 }
 
-// Entry is a row and the digest of its bytes.
-type Entry struct {
+// Input is a row and the digest of its bytes.
+type Input struct {
 	Digest key.Digest
-	Row    *result.Row
+	Row    result.Row
 }
 
 // Verdict is the outcome of judging a row. Reasons has a sentence for each
@@ -67,7 +67,7 @@ func Judge(row *result.Row, sla SLA) Verdict {
 	for _, l := range []struct {
 		id  string
 		max *float64
-	}{{"ttft/send:p50", sla.MaxTTFT}, {"tpot/excl-first:p50", sla.MaxTPOT}, {"e2e:p50", sla.MaxE2E}} {
+	}{{"ttft/send:p50", sla.MaxP50TTFT}, {"tpot/excl-first:p50", sla.MaxP50TPOT}, {"e2e:p50", sla.MaxP50E2E}} {
 		if l.max == nil {
 			continue
 		}

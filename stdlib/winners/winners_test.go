@@ -16,8 +16,8 @@ import (
 func p(f float64) *float64 { return &f }
 
 // row makes an ok row of 80 requests. Its digest follows from its name alone.
-func row(name string, concurrency int, metrics map[string]float64) Entry {
-	r := &result.Row{
+func row(name string, concurrency int, metrics map[string]float64) Input {
+	r := result.Row{
 		Version: 1, Status: result.OK,
 		Workload: result.Workload{Kind: "random", Dataset: "sha256:d", InputLen: 1000, OutputLen: 1000, NumPrompts: 80, Arrival: "inf"},
 		Requests: result.Requests{OK: 80},
@@ -31,7 +31,7 @@ func row(name string, concurrency int, metrics map[string]float64) Entry {
 			r.Metrics = append(r.Metrics, result.Metric{ID: d.ID, Value: v, Unit: d.Unit, N: 80})
 		}
 	}
-	return Entry{key.Sum([]byte(name)), r}
+	return Input{key.Sum([]byte(name)), r}
 }
 
 // fast is the usual set of metrics; req and out are throughputs, ttft and tpot
@@ -43,13 +43,13 @@ func fast(req, out, ttft, tpot float64) map[string]float64 {
 
 func without(m map[string]float64, id string) map[string]float64 { delete(m, id); return m }
 
-func failed(name string, concurrency int, s result.Status, c result.Class) Entry {
+func failed(name string, concurrency int, s result.Status, c result.Class) Input {
 	e := row(name, concurrency, nil)
 	e.Row.Status, e.Row.Class, e.Row.Reason = s, c, "said so"
 	return e
 }
 
-var seeds = SLA{MaxTTFT: p(2), MaxTPOT: p(0.08), MinSuccess: 0.99}
+var seeds = SLA{MaxP50TTFT: p(2), MaxP50TPOT: p(0.08), MinSuccess: 0.99}
 
 // names turns digests back into the names that rows were made with.
 func names(ds []key.Digest, of ...string) []string {
@@ -62,6 +62,16 @@ func names(ds []key.Digest, of ...string) []string {
 	return out
 }
 
+// against ranks a target and its rivals.
+func against(target Selection, rivals ...Selection) Ranking {
+	in := []SelectionInput{{key.Sum([]byte("target")), target}}
+	for i, r := range rivals {
+		in = append(in, SelectionInput{key.Sum([]byte{byte(i)}), r})
+	}
+	rand.Shuffle(len(in), func(i, j int) { in[i], in[j] = in[j], in[i] })
+	return Rank(key.Sum([]byte("target")), in)
+}
+
 func TestJudge(t *testing.T) {
 	few := row("x", 0, fast(1, 1, 1, 1))
 	few.Row.Requests = result.Requests{OK: 79, Failed: 1}
@@ -71,7 +81,7 @@ func TestJudge(t *testing.T) {
 	lying.Row.Requests = result.Requests{OK: 1, Failed: 79}
 	for _, c := range []struct {
 		name string
-		row  Entry
+		row  Input
 		sla  SLA
 		want string // reasons; "" passes
 	}{
@@ -79,7 +89,7 @@ func TestJudge(t *testing.T) {
 		{"above", row("x", 0, fast(1, 1, 2000.5, 90)), seeds, "TTFT p50 of 2000.5 ms is above 2000 ms; TPOT p50 of 90 ms is above 80 ms"},
 		{"no limits", row("x", 0, nil), SLA{}, ""},
 		{"missing is not zero", row("x", 0, without(fast(1, 1, 1, 1), "tpot/excl-first:p50")), seeds, "TPOT p50 is missing, the limit is 80 ms"},
-		{"e2e", row("x", 0, map[string]float64{"e2e:p50": 3}), SLA{MaxE2E: p(2.5)}, "E2E p50 of 3000 ms is above 2500 ms"},
+		{"e2e", row("x", 0, map[string]float64{"e2e:p50": 3}), SLA{MaxP50E2E: p(2.5)}, "E2E p50 of 3000 ms is above 2500 ms"},
 		{"79 of 80", few, seeds, "success rate 0.9875 (79 of 80) is below 0.99"},
 		{"79 of 80 is enough for less", few, SLA{MinSuccess: 0.9875}, ""},
 		{"never sent", short, seeds, "success rate 0.9875 (79 of 80) is below 0.99"},
@@ -88,7 +98,7 @@ func TestJudge(t *testing.T) {
 		{"skipped", failed("x", 0, result.Skipped, result.UnknownFlag), SLA{}, "skipped: unknown_flag: said so"},
 		{"rejected", failed("x", 0, result.Failed, result.Throttled), SLA{}, "rejected: throttled: said so"},
 	} {
-		got := Judge(c.row.Row, c.sla)
+		got := Judge(&c.row.Row, c.sla)
 		if words := strings.Join(got.Reasons, "; "); words != c.want || got.Passed != (c.want == "") {
 			t.Errorf("%s: %v %q, want %q", c.name, got.Passed, words, c.want)
 		}
@@ -98,8 +108,8 @@ func TestJudge(t *testing.T) {
 // Each step of the seeds' ranking decides only what the steps before it leave
 // open.
 func TestRankingKey(t *testing.T) {
-	gpus := func(e Entry, n int) Entry { e.Row.Subject.Hardware.GPUCount = n; return e }
-	best := []Entry{ // in this order
+	gpus := func(e Input, n int) Input { e.Row.Subject.Hardware.GPUCount = n; return e }
+	best := []Input{ // in this order
 		row("throughput", 0, fast(10, 1, 1999, 79)),
 		row("output", 0, fast(9, 900, 1000, 50)),
 		row("ttft", 0, fast(9, 800, 100, 60)),
@@ -134,19 +144,19 @@ func TestMissingRanksLast(t *testing.T) {
 	for _, id := range []string{"output_throughput", "ttft/send:p50", "tpot/excl-first:p50"} {
 		bad := fast(9, 1, 1e9, 1e9)
 		with, lacks := row("with", 0, bad), row("lacks", 0, without(fast(9, 1, 1e9, 1e9), id))
-		s := Select([]Entry{lacks, with}, SLA{})
+		s := Select([]Input{lacks, with}, SLA{})
 		if s.Cells[0].Rows[0].Row != with.Digest || len(s.Best) != 1 {
 			t.Errorf("without %s it ranks first", id)
 		}
 	}
-	s := Select([]Entry{row("a", 0, map[string]float64{"output_throughput": 5})}, SLA{})
+	s := Select([]Input{row("a", 0, map[string]float64{"output_throughput": 5})}, SLA{})
 	if s.Best != nil || !s.Cells[0].Rows[0].Passed {
 		t.Error("a row without request throughput cannot win, though it breaks no limit")
 	}
 }
 
 func TestSelectOverCells(t *testing.T) {
-	rows := []Entry{
+	rows := []Input{
 		row("unlimited", 0, fast(12, 900, 3000, 40)), // fails the SLA
 		row("8", 8, fast(7, 700, 900, 30)),
 		row("8 slower", 8, fast(6, 600, 500, 20)),
@@ -168,21 +178,24 @@ func TestSelectOverCells(t *testing.T) {
 	if got := names(s.Best, "8"); !slices.Equal(got, []string{"8"}) {
 		t.Errorf("best %v", got)
 	}
-	if none := Select(rows[:1], seeds); none.Best != nil {
-		t.Error("a best row that fails the SLA")
+	if slow := Select(rows[:1], seeds); slow.Best != nil || !slow.Measured() {
+		t.Error("a row that fails the SLA is measured and not best")
+	}
+	if none := Select(rows[4:], seeds); none.Best != nil || none.Measured() {
+		t.Error("a failed row gave no number")
 	}
 }
 
 func TestTiesStay(t *testing.T) {
 	a, b, c := row("a", 0, fast(5, 5, 5, 5)), row("b", 0, fast(5, 5, 5, 5)), row("c", 0, fast(4, 5, 5, 5))
-	s := Select([]Entry{a, b, c, a}, SLA{})
+	s := Select([]Input{a, b, c, a}, SLA{})
 	if got := names(s.Best, "a", "b"); !slices.Equal(got, []string{"a", "b"}) || len(s.Cells[0].Rows) != 3 {
 		t.Errorf("best %v of %d rows", got, len(s.Cells[0].Rows))
 	}
 	if slices.Compare(s.Best[0][:], s.Best[1][:]) >= 0 {
 		t.Error("ties are not in the order of digests")
 	}
-	r := Rank(Select([]Entry{a}, SLA{}), []Selection{Select([]Entry{c}, SLA{}), Select([]Entry{b}, SLA{})})
+	r := against(Select([]Input{a}, SLA{}), Select([]Input{c}, SLA{}), Select([]Input{b}, SLA{}))
 	var ranks []int
 	for _, p := range r.Cells[0].Places {
 		ranks = append(ranks, p.Rank)
@@ -193,10 +206,10 @@ func TestTiesStay(t *testing.T) {
 }
 
 func TestGap(t *testing.T) {
-	good, better := Select([]Entry{row("good", 0, fast(8, 1, 1, 1))}, seeds), Select([]Entry{row("better", 0, fast(10, 1, 1, 1))}, seeds)
-	late := Select([]Entry{row("late", 0, fast(20, 1, 9000, 1))}, seeds)
-	zero := Select([]Entry{row("zero", 0, fast(0, 1, 1, 1))}, seeds)
-	elsewhere := Select([]Entry{row("elsewhere", 4, fast(5, 1, 1, 1))}, seeds)
+	good, better := Select([]Input{row("good", 0, fast(8, 1, 1, 1))}, seeds), Select([]Input{row("better", 0, fast(10, 1, 1, 1))}, seeds)
+	late := Select([]Input{row("late", 0, fast(20, 1, 9000, 1))}, seeds)
+	zero := Select([]Input{row("zero", 0, fast(0, 1, 1, 1))}, seeds)
+	elsewhere := Select([]Input{row("elsewhere", 4, fast(5, 1, 1, 1))}, seeds)
 	for _, c := range []struct {
 		name   string
 		target Selection
@@ -214,7 +227,7 @@ func TestGap(t *testing.T) {
 		{"other cell", elsewhere, []Selection{good}, nil, "the target has no row in the cell"},
 		{"division by zero", zero, nil, nil, "the best request throughput is not above zero"},
 	} {
-		got := Rank(c.target, c.rivals)
+		got := against(c.target, c.rivals...)
 		if d := cmp.Diff(Gap{c.want, c.none}, got.Gap); d != "" {
 			t.Errorf("%s (-want +got):\n%s", c.name, d)
 		}
@@ -224,12 +237,12 @@ func TestGap(t *testing.T) {
 // Only equal cells are compared: other concurrency, other prompts and a smoke
 // run are other cells, however fast.
 func TestCellsAreNotMixed(t *testing.T) {
-	target := Select([]Entry{row("t", 4, fast(4, 1, 1, 1)), row("t8", 8, fast(6, 1, 1, 1))}, seeds)
+	target := Select([]Input{row("t", 4, fast(4, 1, 1, 1)), row("t8", 8, fast(6, 1, 1, 1))}, seeds)
 	other := row("other prompts", 4, fast(50, 1, 1, 1))
 	other.Row.Workload.Dataset = "sha256:e"
 	smoke := row("smoke", 4, fast(60, 1, 1, 1))
 	smoke.Row.Workload.Smoke = true
-	r := Rank(target, []Selection{Select([]Entry{row("r", 4, fast(5, 1, 1, 1)), other, smoke}, seeds)})
+	r := against(target, Select([]Input{row("r", 4, fast(5, 1, 1, 1)), other, smoke}, seeds))
 	if len(r.Cells) != 4 {
 		t.Fatalf("%d cells", len(r.Cells))
 	}
@@ -247,7 +260,7 @@ func TestCellsAreNotMixed(t *testing.T) {
 // Two frameworks that are the same program with the same flags share a record.
 func TestSharedRow(t *testing.T) {
 	e := row("one", 0, fast(3, 3, 3, 3))
-	r := Rank(Select([]Entry{e}, seeds), []Selection{Select([]Entry{e}, seeds)})
+	r := against(Select([]Input{e}, seeds), Select([]Input{e}, seeds))
 	if len(r.Cells[0].Places) != 1 || len(r.Best) != 1 || *r.Share != 0 {
 		t.Errorf("%+v", r)
 	}
@@ -255,8 +268,8 @@ func TestSharedRow(t *testing.T) {
 
 // The order of input changes no byte of the output.
 func TestInputOrderDoesNotMatter(t *testing.T) {
-	pool := func(prefix string) []Entry {
-		var out []Entry
+	pool := func(prefix string) []Input {
+		var out []Input
 		for i, c := range []int{0, 4, 8} {
 			for k := range 4 {
 				out = append(out, row(prefix+string(rune('a'+i))+string(rune('0'+k)), c, fast(float64(k/2), 7, float64(100*k), 5)))
@@ -265,12 +278,10 @@ func TestInputOrderDoesNotMatter(t *testing.T) {
 		}
 		return out
 	}
-	all := [][]Entry{pool("t"), pool("x"), pool("y")}
+	all := [][]Input{pool("t"), pool("x"), pool("y")}
 	build := func() string {
-		rivals := []Selection{Select(all[1], seeds), Select(all[2], seeds)}
-		rand.Shuffle(len(rivals), func(i, j int) { rivals[i], rivals[j] = rivals[j], rivals[i] })
 		target := Select(all[0], seeds)
-		b, err := json.Marshal([]any{target, Rank(target, rivals)})
+		b, err := json.Marshal([]any{target, against(target, Select(all[1], seeds), Select(all[2], seeds))})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -288,8 +299,8 @@ func TestInputOrderDoesNotMatter(t *testing.T) {
 }
 
 func TestJSONForm(t *testing.T) {
-	target := Select([]Entry{row("t", 4, fast(4, 40, 100, 10)), failed("f", 4, result.OOM, "oom")}, seeds)
-	r := Rank(target, []Selection{Select([]Entry{row("r", 4, fast(5, 50, 100, 10))}, seeds)})
+	target := Select([]Input{row("t", 4, fast(4, 40, 100, 10)), failed("f", 4, result.OOM, "oom")}, seeds)
+	r := against(target, Select([]Input{row("r", 4, fast(5, 50, 100, 10))}, seeds))
 	b, err := json.Marshal(r)
 	if err != nil {
 		t.Fatal(err)
@@ -326,7 +337,7 @@ func TestSLAIsKeyed(t *testing.T) {
 		return b.Finish().Key().String()
 	}
 	seen := map[string]bool{}
-	for _, s := range []SLA{{}, {MaxTTFT: p(0)}, {MaxTPOT: p(0)}, {MaxE2E: p(0)}, {MinSuccess: 1}} {
+	for _, s := range []SLA{{}, {MaxP50TTFT: p(0)}, {MaxP50TPOT: p(0)}, {MaxP50E2E: p(0)}, {MinSuccess: 1}} {
 		seen[manifest(s)] = true
 	}
 	if len(seen) != 5 {
