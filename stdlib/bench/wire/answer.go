@@ -149,14 +149,14 @@ func (a *Answer) Verdict(input, output int, ignoreEOS bool) Failure {
 	switch {
 	case a.failed.Class != "":
 		return a.failed
+	case a.finish == "abort":
+		return Fail(result.Truncated, "the server aborted the request: finish reason \"abort\" after %d token events", n)
 	case a.bad.Class == result.BadStream && a.lost.Class == "":
 		return a.bad
 	case a.lost.Class != "":
 		return a.lost
 	case !a.closed:
 		return Fail(result.Truncated, "the connection ended inside the answer after %d token events", n)
-	case a.finish == "abort":
-		return Fail(result.Truncated, "the server aborted the request: finish reason \"abort\" after %d token events", n)
 	case a.finish == "":
 		return Fail(result.Truncated, "no finish reason after %d token events", n)
 	case !a.done:
