@@ -60,7 +60,10 @@ func parseArgs(args []string) (*command, error) {
 	if f.NArg() > 0 {
 		return c, fmt.Errorf("%q is no flag; simserve takes flags only", f.Arg(0))
 	}
-	return c, nil
+	if c.port < 0 || c.port > 65535 {
+		return c, fmt.Errorf("port is %d; write a number from 0 to 65535", c.port)
+	}
+	return c, c.config.check()
 }
 
 func (c *command) help(w io.Writer) error {

@@ -29,7 +29,8 @@ func (s *scanner) fail(what string) {
 	s.i = len(s.b)
 }
 
-// peek returns the next byte that is no white space, 0 at the end.
+// peek returns the next byte that is no white space, 0 at the end. (A zero byte
+// is never valid outside a string, so the two need no telling apart but at end.)
 func (s *scanner) peek() byte {
 	for s.i < len(s.b) {
 		switch c := s.b[s.i]; c {
@@ -274,7 +275,7 @@ func (s *scanner) skip() {
 
 // end returns the error of the walk; anything left over is one too.
 func (s *scanner) end() error {
-	if s.err == nil && s.peek() != 0 {
+	if s.peek(); s.err == nil && s.i < len(s.b) {
 		return errors.New("more than one JSON value")
 	}
 	return s.err
