@@ -42,22 +42,34 @@ type Process struct {
 // Read returns the process that has this pid now. A zombie has ended: it is
 // os.ErrProcessDone, like a pid that nobody has.
 func Read(pid int) (Process, error) {
+	p, ended, err := read(pid)
+	if err == nil && ended {
+		err = os.ErrProcessDone
+	}
+	return p, err
+}
+
+// Identify returns the ID of a child that was not waited for yet, also when it
+// has ended already.
+func Identify(pid int) (ID, error) {
+	p, _, err := read(pid)
+	return p.ID, err
+}
+
+func read(pid int) (p Process, ended bool, err error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) {
-		return Process{}, os.ErrProcessDone
+		return p, false, os.ErrProcessDone
 	}
 	if err != nil {
-		return Process{}, fmt.Errorf("reading process %d: %w", pid, err)
+		return p, false, fmt.Errorf("reading process %d: %w", pid, err)
 	}
 	// The second field is the name in brackets; it may hold blanks and
 	// brackets itself, so the fields are counted from the last bracket.
 	end := bytes.LastIndexByte(text, ')')
 	fields := strings.Fields(string(text[end+1:]))
 	if end < 0 || len(fields) < 20 {
-		return Process{}, fmt.Errorf("reading process %d: unknown form of stat %q", pid, text)
-	}
-	if fields[0] == "Z" || fields[0] == "X" {
-		return Process{}, os.ErrProcessDone
+		return p, false, fmt.Errorf("reading process %d: unknown form of stat %q", pid, text)
 	}
 	start, err := strconv.ParseUint(fields[19], 10, 64)
 	numbers := make([]int, 3)
@@ -66,9 +78,9 @@ func Read(pid int) (Process, error) {
 		numbers[i], err = n, cmp.Or(err, bad)
 	}
 	if err != nil {
-		return Process{}, fmt.Errorf("reading process %d: %w", pid, err)
+		return p, false, fmt.Errorf("reading process %d: %w", pid, err)
 	}
-	return Process{ID{pid, start}, numbers[0], numbers[1], numbers[2]}, nil
+	return Process{ID{pid, start}, numbers[0], numbers[1], numbers[2]}, fields[0] == "Z" || fields[0] == "X", nil
 }
 
 // List returns all living processes, ascending by pid.
@@ -196,6 +208,9 @@ func (id ID) Wait(ctx context.Context) error {
 
 // open returns a pidfd that is proven to be this process.
 func (id ID) open() (int, error) {
+	if id.Pid <= 0 {
+		return -1, os.ErrProcessDone // no process was ever meant
+	}
 	fd, err := unix.PidfdOpen(id.Pid, 0)
 	if err == unix.ESRCH {
 		return -1, os.ErrProcessDone

@@ -16,14 +16,16 @@ import (
 // found: leaving a file is better than taking a stranger's (R078, R080).
 type Shm struct {
 	before map[string]uint64 // path → inode
-	held   map[string]uint64
+	// Held are the entries that processes of ours had, by path, with their
+	// inodes. Written down, it lets another process sweep.
+	Held map[string]uint64
 }
 
 const shmDir = "/dev/shm"
 
 // Begin remembers what is there before anything is started.
 func (m *Shm) Begin() {
-	m.before, m.held = map[string]uint64{}, map[string]uint64{}
+	m.before, m.Held = map[string]uint64{}, map[string]uint64{}
 	entries, err := os.ReadDir(shmDir)
 	if err != nil {
 		return // there is none: nothing can be left in it
@@ -40,7 +42,7 @@ func (m *Shm) Begin() {
 func (m *Shm) Note(pid int) {
 	for _, path := range Files(pid, shmDir+"/") {
 		if stat, ok := inode(path); ok && m.before[path] != stat.Ino {
-			m.held[path] = stat.Ino
+			m.Held[path] = stat.Ino
 		}
 	}
 }
@@ -48,7 +50,7 @@ func (m *Shm) Note(pid int) {
 // Sweep removes what is provably theirs, and says what it could not remove. It
 // is called when none of them lives.
 func (m *Shm) Sweep() (removed, left []string) {
-	if len(m.held) == 0 {
+	if len(m.Held) == 0 {
 		return nil, nil
 	}
 	inUse := map[string]bool{}
@@ -61,7 +63,7 @@ func (m *Shm) Sweep() (removed, left []string) {
 			inUse[path] = true
 		}
 	}
-	for path, ino := range m.held {
+	for path, ino := range m.Held {
 		stat, ok := inode(path)
 		if !ok || stat.Ino != ino || int(stat.Uid) != os.Getuid() || inUse[path] {
 			continue

@@ -16,6 +16,8 @@ type Tree struct {
 	Boot      string    `json:"boot"` // the ids mean nothing in another boot
 	Cgroup    string    `json:"cgroup,omitempty"`
 	Processes []proc.ID `json:"processes"`
+	// Shm is proc.Shm.Held.
+	Shm map[string]uint64 `json:"shm,omitempty"`
 }
 
 const treeFile = "tree.json"

@@ -57,7 +57,8 @@ func run(specPath string) error {
 	if err != nil {
 		return err
 	}
-	t := &task{spec: spec, dir: filepath.Dir(path), hurry: make(chan struct{}), pids: map[int]bool{}}
+	hide, missing := redact.Find(spec.Secrets)
+	t := &task{spec: spec, hide: hide, dir: filepath.Dir(path), hurry: make(chan struct{}), pids: map[int]bool{}}
 	if err := t.openLog(); err != nil {
 		return err
 	}
@@ -76,7 +77,7 @@ func run(specPath string) error {
 	if note != "" {
 		t.say("%s", note)
 	}
-	record, err := t.run(ctx)
+	record, err := t.run(ctx, missing)
 	if err != nil {
 		return err
 	}
@@ -115,19 +116,18 @@ func outcome(class executors.Class, form string, args ...any) runner.StepOutcome
 func (e *end) Error() string { return string(e.Class) + ": " + e.Reason }
 
 // run runs the task. An error means that a record could not be written; then
-// there is no last word.
-func (t *task) run(ctx context.Context) (runner.ExitRecord, error) {
-	record := runner.ExitRecord{Task: t.spec.Task, Started: time.Now().UTC(), Before: t.host(10 * time.Second)}
-	hide, err := redact.Find(t.spec.Secrets)
-	if err != nil {
-		record.Outcome = outcome(executors.ClassStartFailed, "%v", err)
-		record.Ended, record.After = time.Now().UTC(), record.Before
+// there is no last word. missing says which secrets are not there.
+func (t *task) run(ctx context.Context, missing error) (runner.ExitRecord, error) {
+	record := runner.ExitRecord{Task: t.spec.Task, Started: time.Now().UTC(), Before: t.host(toolPatience)}
+	if missing != nil {
+		record.Outcome = outcome(executors.ClassStartFailed, "%v", missing)
+		record.After, record.Ended = t.host(toolPatience), time.Now().UTC()
 		return record, nil
 	}
-	t.hide = hide
 	t.kills, _ = proc.OOMKills()
 	t.makeCgroup()
 	t.shm.Begin()
+	t.observe()
 	life, kill := t.up(ctx)
 	defer kill(nil)
 	var broken error

@@ -55,7 +55,11 @@ func (t *task) step(life context.Context, s runner.Step) runner.StepRecord {
 	case <-late.C:
 		cut = outcome(executors.ClassTimeout, "the step passed its deadline of %s", s.Deadline)
 	case <-life.Done():
-		cut = runner.StepOutcome{Class: executors.ClassInterrupted}
+		select {
+		case <-child.Done: // it had finished all the same
+		default:
+			cut = runner.StepOutcome{Class: executors.ClassInterrupted}
+		}
 	}
 	waits := []time.Duration{500 * time.Millisecond}
 	if cut.Class == "" {
@@ -169,6 +173,8 @@ func (t *task) verdict(s runner.Step, dir string, r runner.StepRecord) runner.St
 		return outcome(executors.ClassClientFailed, "%s, and left no valid verdict: %v", ended, err)
 	case !wordClass.MatchString(string(said.Class)) || len(said.Reason) > 16<<10:
 		return outcome(executors.ClassClientFailed, "its verdict is not valid: class %.60q, reason of %d bytes", said.Class, len(said.Reason))
+	case said.Class == executors.ClassInterrupted:
+		return outcome(executors.ClassClientFailed, "it says that it was interrupted, but not by us: %s", said.Reason)
 	case said.Class != "":
 		return said
 	case !good:

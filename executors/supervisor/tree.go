@@ -28,6 +28,7 @@ func (t *task) observe() {
 		t.shm.Note(p.Pid)
 		tree.Processes = append(tree.Processes, p.ID)
 	}
+	tree.Shm = t.shm.Held
 	if t.cgroup != nil {
 		tree.Cgroup = t.cgroup.Path()
 	}
@@ -92,7 +93,7 @@ func (t *task) signal(name string, sig unix.Signal, list []proc.Process) runner.
 func (t *task) gone(c *proc.Child, wait time.Duration) bool {
 	hurry := t.hurry
 	if t.hurried() {
-		hurry, wait = nil, min(wait, time.Second)
+		hurry, wait = nil, min(wait, 500*time.Millisecond)
 	}
 	late := time.NewTimer(wait)
 	defer late.Stop()
@@ -156,6 +157,9 @@ func (t *task) lower(until time.Time) {
 // before.
 func (t *task) down(record *runner.ExitRecord) {
 	until := time.Now().Add(orDefault(t.spec.Deadlines.Stop, 30*time.Second))
+	if t.hurried() {
+		until = time.Now().Add(2 * time.Second)
+	}
 	t.observe()
 	t.lower(until)
 	for _, p := range t.killAll() {
@@ -187,10 +191,9 @@ func (t *task) killAll() []proc.Process {
 		all, err := proc.List()
 		if err != nil {
 			t.say("looking at our processes: %v", err)
-			continue
 		}
 		left := proc.Under(all, os.Getpid())
-		if len(left) == 0 && (t.cgroup == nil || t.cgroup.Empty()) || time.Now().After(late) {
+		if err == nil && len(left) == 0 && (t.cgroup == nil || t.cgroup.Empty()) || time.Now().After(late) {
 			return left
 		}
 		t.signal("KILL", unix.SIGKILL, left)
@@ -222,7 +225,7 @@ func (t *task) stranger(s *server) (string, error) {
 		}
 	}
 	if len(sockets) == 0 {
-		return "nobody any more", nil
+		return "", fmt.Errorf("nobody listens on port %d any more", s.port)
 	}
 	return "", nil
 }
