@@ -54,8 +54,8 @@ func ReadConfig(dir string) (Config, error) {
 func (c Config) headDim() int { return c.Hidden / c.Heads }
 func (c Config) kvDim() int   { return c.headDim() * c.KVHeads }
 
-// parameters is the number of weights, norms and biases included.
-func (c Config) parameters() int {
+// Parameters is the number of weights, norms and biases included.
+func (c Config) Parameters() int {
 	layer := c.Hidden*(2*c.Hidden+2*c.kvDim()) + 3*c.Hidden*c.Intermediate + 2*c.Hidden
 	return c.Layers*layer + 2*c.VocabSize*c.Hidden + c.Hidden + c.VocabSize
 }
@@ -98,7 +98,7 @@ func (c Config) check() error {
 	if c.Intermediate%tile != 0 {
 		bad("intermediate_size must be a multiple of %d, not %d", tile, c.Intermediate)
 	}
-	if n := c.parameters(); n > maxParameters {
+	if n := c.Parameters(); n > maxParameters {
 		bad("the model would have %d parameters; at most %d are allowed", n, maxParameters)
 	}
 	return errors.Join(errs...)
