@@ -175,8 +175,19 @@ func (p *promptField) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
+// one reads a text or ids. What fails to decode leaves parts behind, so it
+// must not decode into p itself.
 func (p *promptField) one(raw []byte) bool {
-	return json.Unmarshal(raw, &p.text) == nil || json.Unmarshal(raw, &p.ids) == nil
+	var q promptField
+	if json.Unmarshal(raw, &q.text) == nil {
+		*p = q
+		return true
+	}
+	if json.Unmarshal(raw, &q.ids) == nil {
+		*p = promptField{ids: q.ids}
+		return true
+	}
+	return false
 }
 
 // messageField is a chat message; its content is a text or a list of text
