@@ -55,7 +55,7 @@ func (o *options) flags() []flag {
 		{"max-batched-tokens", "INT", &o.MaxTokens, 1, 65536, "most tokens in one step; longer prompts are read in chunks; at least --max-num-seqs"},
 		{"max-model-len", "INT", &o.MaxLen, 0, 131072, "most tokens of prompt and answer together; 0 is the model's max_position_embeddings"},
 		{"threads", "INT", &o.Threads, 1, 256, "threads that compute a step"},
-		{"kernel", "{" + strings.Join(kernels, ",") + "}", &o.Kernel, 0, 0, "matrix multiplication: naive is the formula as it stands, blocked computes eight sums at once; both give the same bits"},
+		{"kernel", "{" + strings.Join(kernels, ",") + "}", &o.Kernel, 0, 0, "matrix multiplication: naive is the formula as it stands, blocked computes four sums at once; both give the same bits"},
 		{"prefix-cache", "", &o.Prefix, 0, 0, "keep keys and values of whole blocks of 16 tokens and reuse them for prompts that begin the same"},
 		{"load-delay", "SECONDS", &o.LoadDelay, 0, 3600, "wait before loading the model, with /health answering 503: for tests of clients"},
 	}

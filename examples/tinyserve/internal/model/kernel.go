@@ -37,66 +37,33 @@ func naive(p product, from, to int) {
 // tile is the number of outputs that blocked computes at once.
 const tile = 4
 
-// blocked computes tile outputs of two vectors at once: eight independent sums
-// in registers hide the latency of an addition, and a weight that is loaded
-// once serves two vectors. The rows of a tile stay in the nearest cache for
-// the whole batch. Wider tiles spill registers and are slower.
+// blocked computes tile outputs at once: their sums are in registers and
+// independent, which hides the latency of an addition, and an input that is
+// loaded once serves all of them. The weights of a tile stay in the nearest
+// cache for the whole batch. Eight sums at once, of more outputs or of two
+// vectors, are slower: the compiler spills registers.
 func blocked(p product, from, to int) {
 	for o := from; o < to; o += tile {
 		w := p.w[o*p.cols : (o+tile)*p.cols]
-		t := 0
-		for ; t+2 <= p.batch; t += 2 {
-			pair(p.dst[t*p.rows+o:], w, p.x[t*p.cols:(t+2)*p.cols], p.rows, p.cols)
-		}
-		if t < p.batch {
-			single(p.dst[t*p.rows+o:], w, p.x[t*p.cols:(t+1)*p.cols], p.cols)
+		for t := range p.batch {
+			four(p.dst[t*p.rows+o:], w, p.x[t*p.cols:(t+1)*p.cols])
 		}
 	}
 }
 
-// pair computes tile outputs of two vectors. The slices of equal length let
-// the compiler drop the bounds checks of the loop.
-func pair(dst, w, x []float32, rows, cols int) {
-	w0 := w[:cols]
-	w1 := w[cols:][:len(w0)]
-	w2 := w[2*cols:][:len(w0)]
-	w3 := w[3*cols:][:len(w0)]
-	x0 := x[:len(w0)]
-	x1 := x[cols:][:len(w0)]
-	var a0, a1, a2, a3, b0, b1, b2, b3 float32
-	for k, v := range w0 {
-		p, q := x0[k], x1[k]
-		a0 += float32(v * p)
-		b0 += float32(v * q)
-		v = w1[k]
-		a1 += float32(v * p)
-		b1 += float32(v * q)
-		v = w2[k]
-		a2 += float32(v * p)
-		b2 += float32(v * q)
-		v = w3[k]
-		a3 += float32(v * p)
-		b3 += float32(v * q)
-	}
-	dst[0], dst[1], dst[2], dst[3] = a0, a1, a2, a3
-	dst = dst[rows:]
-	dst[0], dst[1], dst[2], dst[3] = b0, b1, b2, b3
-}
-
-// single computes tile outputs of one vector.
-func single(dst, w, x []float32, cols int) {
-	w0 := w[:cols]
-	w1 := w[cols:][:len(w0)]
-	w2 := w[2*cols:][:len(w0)]
-	w3 := w[3*cols:][:len(w0)]
-	x = x[:len(w0)]
+// four computes tile outputs of one vector. Slices of equal length let the
+// compiler drop the bounds checks of the loop.
+func four(dst, w, x []float32) {
+	w0 := w[:len(x)]
+	w1 := w[len(x):][:len(x)]
+	w2 := w[2*len(x):][:len(x)]
+	w3 := w[3*len(x):][:len(x)]
 	var a0, a1, a2, a3 float32
-	for k, v := range w0 {
-		p := x[k]
-		a0 += float32(v * p)
-		a1 += float32(w1[k] * p)
-		a2 += float32(w2[k] * p)
-		a3 += float32(w3[k] * p)
+	for k, v := range x {
+		a0 += float32(w0[k] * v)
+		a1 += float32(w1[k] * v)
+		a2 += float32(w2[k] * v)
+		a3 += float32(w3[k] * v)
 	}
 	dst[0], dst[1], dst[2], dst[3] = a0, a1, a2, a3
 }

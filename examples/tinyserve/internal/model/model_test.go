@@ -121,6 +121,20 @@ func TestLogitsAreThoseOfTheTextbook(t *testing.T) {
 	}
 }
 
+// TestTextbookGivesTheGoldenTokens has the tokens that package engine's tests
+// pin for the server.
+func TestTextbookGivesTheGoldenTokens(t *testing.T) {
+	m := New(tinyConfig(t))
+	ids := []int32{1, 300, 301, 302, 303}
+	for i, want := range []int32{104, 296, 270, 38, 95, 271, 462, 42, 486, 429, 131, 455, 95, 341, 287, 130} {
+		logits := reference(m, ids)
+		if got := int32(slices.Index(logits, slices.Max(logits))); got != want {
+			t.Fatalf("token %d is %d, want %d", i, got, want)
+		}
+		ids = append(ids, want)
+	}
+}
+
 // bits makes float32 numbers comparable bit for bit.
 func bits(v []float32) []uint32 {
 	b := make([]uint32, len(v))
