@@ -3,7 +3,8 @@
 // terminal, the plain log and the run log are writers over the same stream.
 //
 // Events carry facts, not sentences: what to print is the writer's business.
-// The package knows no writer. Events are values and may be shared.
+// The package has one writer, Lines, which is the JSON form itself; those for
+// people live elsewhere. Events are values and may be shared.
 package event
 
 import "time"

@@ -1,53 +1,74 @@
 // Package sched runs a plan. One goroutine owns all state; workers execute and
 // send back what happened; every change of a node's state goes through one
-// function and leaves as an event.
+// function (scheduler.set) and leaves as an event.
 //
 // It knows pools (GPU ids exclusive, a quiet host, ordinary slots), batches,
 // retries by the kind's policy, and the three steps of an interrupt: drain,
 // kill, leave. It knows no campaign and no metric, reads no flag and prints
-// nothing. A failed node blocks its dependants only.
+// nothing.
 //
-// Before a task starts, an intent with its handle is in the store's journal;
-// what an earlier, killed engine left is adopted first: finished steps become
-// records, the rest is ended (DESIGN 11.4).
+// A node may start when its inputs are usable: ok, or failed with all outputs
+// of a kind with KeepsFailures. An order edge asks for the same of the node it
+// comes from, except that a skipped node counts as done; so an order edge on a
+// failed node blocks too. A failed node blocks its dependants only. Nodes with
+// the same key run once: the second waits for the first and then looks into
+// the store; it shares no result in flight, so a rejected sample is not shared.
+//
+// Before a task starts, an intent with its handle is in the store's journal
+// and its jobs are in its folder; what an earlier, killed engine left is
+// adopted first: finished steps become records, the rest is ended (DESIGN
+// 11.4).
+//
+// An error of Run or Adopt is a machine's (the store cannot be written, a task
+// cannot be ended); whatever happens to a node is an event, a record and a
+// number in the Summary.
 package sched
 
 import (
 	"context"
 	"time"
 
-	"github.com/sotabuild/sotabuild/engine/cache"
 	"github.com/sotabuild/sotabuild/engine/compile"
 	"github.com/sotabuild/sotabuild/engine/event"
+	"github.com/sotabuild/sotabuild/engine/key"
 	"github.com/sotabuild/sotabuild/engine/plan"
+	"github.com/sotabuild/sotabuild/engine/sched/work"
 	"github.com/sotabuild/sotabuild/executors"
 )
+
+// Store is what a run needs of a store.
+type Store = work.Store
 
 // Config is everything a run needs from outside.
 type Config struct {
 	Graph *compile.Graph
 	Plan  *plan.Plan
-	Store cache.Store
-	// Executor runs the tasks of a block ("framework.vllm").
+	Store Store
+	// Executor runs the tasks of a block ("framework.vllm"); nil is none.
 	Executor func(block string) executors.Executor
-	Events   event.Sink
-	// Dir holds one folder a task, DIR/<task id>; it is kept after a failure
-	// and its logs always.
+	Events   event.Sink // nil listens to nothing
+	// Dir holds one folder a task, DIR/<task id>, which is also the task id
+	// for Kind.Task. The folder stays; its steps are removed when all of them
+	// are ok and stored.
 	Dir string
-	// Slots is how many ordinary nodes may run at once; 0 is the number of CPUs.
+	// Slots is how many ordinary nodes (no GPU, not quiet) may run at once on
+	// one host; 0 is the number of CPUs.
 	Slots int
 	Run   string // id of this apply, for events and records
 	Tool  string // version, for records
+	Host  string // name of this host, for records
 	Now   func() time.Time
 	// Interrupt: the first value drains, the second kills, the third leaves.
 	Interrupt <-chan struct{}
 }
 
-// Summary is what a run came to.
+// Summary is what a run came to. Every node that the plan did not skip is
+// counted once.
 type Summary struct {
 	OK, Cached, Failed, KeptFailures, Blocked, Cancelled int
 	// FailedNodes are the addresses that failed without leaving a result, in
-	// graph order; they decide the exit code.
+	// graph order; they decide the exit code. A failure kept from an earlier
+	// run is one of them, so that a second apply cannot look like a success.
 	FailedNodes []string
 	Interrupted bool
 	Seconds     float64
@@ -55,3 +76,42 @@ type Summary struct {
 
 // Runner is the type of Run, for decorators.
 type Runner func(context.Context, Config) (Summary, error)
+
+// Run adopts what an earlier run left (Adopt), then runs what the plan says. It
+// blocks until nothing of it runs any more, except after the third interrupt:
+// then it returns at once, and what still runs ends by its lifeline or is
+// adopted by the next run. The end of ctx is the second interrupt.
+func Run(ctx context.Context, cfg Config) (Summary, error) {
+	s := newScheduler(ctx, cfg)
+	defer s.close()
+	s.say(event.Event{Type: event.ApplyStarted, Counts: planned(cfg.Plan.Counts)})
+	s.adoptFirst()
+	s.loop()
+	s.cancelRest()
+	sum := s.summary()
+	s.say(event.Event{Type: event.ApplyFinished, Seconds: sum.Seconds, Counts: map[string]int{
+		"ok": sum.OK, "cached": sum.Cached, "failed": sum.Failed, "kept_failures": sum.KeptFailures,
+		"blocked": sum.Blocked, "cancelled": sum.Cancelled,
+	}})
+	return sum, s.err
+}
+
+// Adopt takes over what an earlier run left (work.Adopt).
+func Adopt(ctx context.Context, cfg Config) error {
+	return work.Adopt(ctx, cfg.place(), cfg.Graph, func(e event.Event) { say(&cfg, e) })
+}
+
+func (cfg *Config) place() work.Place {
+	return work.Place{Store: cfg.Store, Executor: cfg.Executor, Dir: cfg.Dir, Now: cfg.Now}
+}
+
+// StepID names a node's step in its task's folder: the first 16 hex digits of
+// its key. The kind that writes the runner's spec names the step by it.
+func StepID(k key.Key) string { return work.StepID(k) }
+
+func planned(c plan.Counts) map[string]int {
+	return map[string]int{
+		"new": c.New, "stale": c.Stale, "cached": c.Cached, "later": c.Later,
+		"blocked": c.Blocked, "sealed": c.Sealed, "skipped": c.Skipped,
+	}
+}
