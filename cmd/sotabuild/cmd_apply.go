@@ -38,7 +38,7 @@ func applyCommand(a *app) *cobra.Command {
 			if err := campaign.Runnable(c); err != nil {
 				return fail(codeUsage, err)
 			}
-			store, err := cache.OpenLocal(a.storeDir(), cache.Options{Command: strings.Join(os.Args, " ")})
+			store, err := cache.OpenLocal(a.storeDir(), cache.Options{Command: "sotabuild apply"})
 			if err != nil {
 				return err
 			}
@@ -131,7 +131,7 @@ func (r *run) exec(ctx context.Context, s *session, p *plan.Plan) (sched.Summary
 	sum, err := sched.Run(ctx, sched.Config{
 		Graph: s.Graph, Plan: p, Store: r.store, Events: sink, Dir: tasks,
 		Executor: func(string) executors.Executor { return exec },
-		Run:      r.id, Tool: version(), Now: time.Now, Interrupt: r.interrupt,
+		Run:      r.id, Tool: version(), Host: hostname(), Now: time.Now, Interrupt: r.interrupt,
 	})
 	screen.close()
 	if cerr := runLog.close(); err == nil {
@@ -260,6 +260,14 @@ func newRunID() string {
 	b := make([]byte, 4)
 	rand.Read(b) // never fails (crypto/rand)
 	return time.Now().UTC().Format("20060102t150405") + "-" + hex.EncodeToString(b)
+}
+
+// hostname labels records; an unknown one is said so.
+func hostname() string {
+	if name, err := os.Hostname(); err == nil {
+		return name
+	}
+	return "unknown"
 }
 
 // relative is a path as short as it can be from here.

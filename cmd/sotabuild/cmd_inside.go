@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/sotabuild/sotabuild/executors/runner"
+	"github.com/sotabuild/sotabuild/executors/supervisor"
 	"github.com/sotabuild/sotabuild/stdlib/bench"
 	"github.com/sotabuild/sotabuild/stdlib/simserve"
 )
@@ -13,7 +13,7 @@ import (
 func runnerCommand(*app) *cobra.Command {
 	return &cobra.Command{
 		Use: "runner SPEC", Short: "Supervise one task", Hidden: true, Args: cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error { return done(code(runner.Main(args[0]))) },
+		RunE: func(_ *cobra.Command, args []string) error { return done(code(supervisor.Main(args[0]))) },
 	}
 }
 

@@ -76,7 +76,7 @@ func (e problemsError) Error() string {
 // showPlan prints a plan for people or as JSON.
 func (a *app) showPlan(w io.Writer, s *session, p *plan.Plan, all bool) error {
 	if a.json {
-		b, err := json.MarshalIndent(p.JSON(s.Graph), "", "  ")
+		b, err := json.MarshalIndent(p.Document(s.Graph), "", "  ")
 		if err != nil {
 			return err
 		}

@@ -239,7 +239,7 @@ func ok(name string, v any) compile.Result {
 // failure is a failed outcome whose state and keeping follow the class table.
 func failure(class result.Class, reason string) cache.Outcome {
 	o := cache.Outcome{State: cache.Failed, Class: string(class), Reason: reason}
-	if row, ok := result.ClassOf(class); ok {
+	if row, ok := result.Lookup(class); ok {
 		o.Keep = row.Keep
 		if row.Reject {
 			o.State = cache.Rejected

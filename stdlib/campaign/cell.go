@@ -129,7 +129,7 @@ func serverOf(s BenchSpec) runner.Process {
 	d := s.Life.Framework.Server
 	p := runner.Process{
 		Role: "server", Count: 1,
-		Argv:   fill(d.Command, map[string]string{"program": s.Life.Host.Program, "model": s.Life.Host.Model, "name": s.Model.ID}, s.Life.Args),
+		Argv:   fill(d.Command, map[string]string{"program": s.Life.Host.Program, "model": s.Life.Host.Model, "served_name": s.Model.ID}, s.Life.Args),
 		Env:    environment(s.Env),
 		Port:   s.Life.Host.Port,
 		Health: runner.Health{Path: d.Health},
@@ -173,7 +173,7 @@ func benchStep(j compile.Job, dir string) (runner.Step, error) {
 	client := bench.Spec{
 		Version: bench.SpecVersion, Path: s.Load.Path, API: bench.API(s.Load.API), Model: s.Model.ID,
 		Models: s.Life.Framework.Server.Models, Prompts: prompts, Out: folder,
-		Load:  bench.Load{Arrival: s.Load.Arrival, Rate: s.Load.Rate, Concurrency: s.Load.Concurrency, Warmup: s.Life.Warmup, Seed: s.Load.Seed},
+		Load:  bench.Load{Arrival: bench.Arrival(s.Load.Arrival), Rate: s.Load.Rate, Concurrency: s.Load.Concurrency, Warmup: s.Life.Warmup, Seed: s.Load.Seed},
 		Rules: bench.Rules{MinSuccess: s.Load.MinSuccess, IgnoreEOS: true, Temperature: s.Load.Temperature},
 	}
 	b, err := json.MarshalIndent(client, "", "  ")
@@ -233,19 +233,26 @@ func collectBench(j compile.Job, step compile.StepResult) compile.Result {
 	return out
 }
 
-// complete fills in what the client cannot know.
-func (s BenchSpec) complete(row *result.Row, j compile.Job, step compile.StepResult) {
-	row.Subject = result.Subject{
-		Software: s.Software.String(), Image: s.Image, Model: s.Model.ID, Weights: s.Model.Revision, Hardware: s.Life.Hardware,
+// subject is what is measured, in the row's words.
+func (s BenchSpec) subject() result.Subject {
+	out := result.Subject{Image: s.Image, Model: s.Model.ID, Weights: s.Model.Revision, Hardware: s.Life.Hardware}
+	if !s.Software.IsZero() {
+		out.Software = s.Software.String()
 	}
 	if !s.Model.Weights.IsZero() {
-		row.Subject.Weights = s.Model.Weights.String()
+		out.Weights = s.Model.Weights.String()
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Flags)) {
 		if v := s.Flags[name]; v.Kind != lang.Null {
-			row.Subject.Flags = append(row.Subject.Flags, result.Flag{Name: name, Value: v.Any()})
+			out.Flags = append(out.Flags, result.Flag{Name: name, Value: v.Any()})
 		}
 	}
+	return out
+}
+
+// complete fills in what the client cannot know.
+func (s BenchSpec) complete(row *result.Row, j compile.Job, step compile.StepResult) {
+	row.Subject = s.subject()
 	row.Workload = s.Life.Workload
 	for _, in := range j.Inputs {
 		switch in.Name {

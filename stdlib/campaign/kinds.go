@@ -48,7 +48,7 @@ var (
 
 // policy reads the class table.
 func policy(class string) (retries int, keep bool) {
-	row, ok := result.ClassOf(result.Class(class))
+	row, ok := result.Lookup(result.Class(class))
 	if !ok {
 		return 0, false
 	}
