@@ -151,13 +151,15 @@ func (t *task) run(ctx context.Context, missing error) (runner.ExitRecord, error
 // what outlives us.
 func (t *task) makeCgroup() {
 	group, err := proc.MakeCgroup(executors.CgroupName(t.spec.Task))
-	if err == nil {
-		t.reaper.Cgroup, err = group.Open()
-		t.cgroup = group
-	}
 	if err != nil {
 		t.say("no control group: %v", err)
+		return
 	}
+	if t.reaper.Cgroup, err = group.Open(); err != nil {
+		t.say("no control group: %v", errors.Join(err, group.Remove()))
+		return
+	}
+	t.cgroup = group
 }
 
 // openLog opens logs/runner.log. That it must not exist makes a folder run one

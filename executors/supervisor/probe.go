@@ -98,8 +98,15 @@ func (t *task) capture(argv []string, patience time.Duration) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	read.SetReadDeadline(time.Now().Add(patience))
+	late := time.Now().Add(patience)
+	read.SetReadDeadline(late)
 	text, err := io.ReadAll(io.LimitReader(read, 1<<20))
+	if err == nil && len(text) < 1<<20 { // its output ends a moment before itself
+		select {
+		case <-c.Done:
+		case <-time.After(time.Until(late)):
+		}
+	}
 	t.stop(c, time.Now()) // at its end nothing of it is left
 	if err != nil {
 		return text, fmt.Errorf("%s did not end within %s", argv[0], patience)

@@ -176,7 +176,11 @@ func (t *task) down(record *runner.ExitRecord) {
 	record.Removed, left = t.shm.Sweep()
 	record.Left = append(record.Left, left...)
 	if t.cgroup != nil {
-		if err := errors.Join(t.reaper.Cgroup.Close(), t.cgroup.Remove()); err != nil {
+		// Linux 6.18 kills at once what is cloned into a group that was killed
+		// before: the tools that look at the GPUs run outside.
+		group := t.reaper.Cgroup
+		t.reaper.Cgroup = nil
+		if err := errors.Join(group.Close(), t.cgroup.Remove()); err != nil {
 			record.Left = append(record.Left, err.Error())
 		}
 	}
