@@ -9,18 +9,15 @@ import (
 	"time"
 )
 
-// Arrival is how send times are spread.
-type Arrival string
-
-// The arrivals.
+// The arrivals: how send times are spread.
 const (
-	Inf      Arrival = "inf"      // all at once, or as the concurrency cap lets them
-	Constant Arrival = "constant" // equal gaps
-	Poisson  Arrival = "poisson"  // exponential gaps
+	Inf      = "inf"      // all at once, or as the concurrency cap lets them
+	Constant = "constant" // equal gaps
+	Poisson  = "poisson"  // exponential gaps
 )
 
 func (l Load) check() (errs []error) {
-	arrivals := []Arrival{Inf, Constant, Poisson}
+	arrivals := []string{Inf, Constant, Poisson}
 	switch {
 	case !slices.Contains(arrivals, l.Arrival):
 		errs = append(errs, fmt.Errorf("arrival is %q; write one of %q", l.Arrival, arrivals))

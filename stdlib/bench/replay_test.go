@@ -233,12 +233,7 @@ func rawServer(t *testing.T, s bench.Spec, pieces [][]byte, wait time.Duration) 
 
 func answerRaw(t *testing.T, conn net.Conn, pieces [][]byte, wait time.Duration) {
 	defer conn.Close()
-	req, err := http.ReadRequest(bufio.NewReader(conn))
-	if err == nil {
-		_, err = io.Copy(io.Discard, req.Body)
-	}
-	if err != nil {
-		t.Errorf("reading the request: %v", err)
+	if !takeRequest(t, bufio.NewReader(conn)) {
 		return
 	}
 	for i, p := range pieces {
@@ -250,6 +245,18 @@ func answerRaw(t *testing.T, conn net.Conn, pieces [][]byte, wait time.Duration)
 			t.Errorf("writing the answer: %v", err)
 		}
 	}
+}
+
+// takeRequest reads one request whole.
+func takeRequest(t *testing.T, in *bufio.Reader) bool {
+	req, err := http.ReadRequest(in)
+	if err == nil {
+		_, err = io.Copy(io.Discard, req.Body)
+	}
+	if err != nil {
+		t.Errorf("reading the request: %v", err)
+	}
+	return err == nil
 }
 
 func split(b []byte, n int) (out [][]byte) {
@@ -319,6 +326,51 @@ func TestEveryCaptureIsExpected(t *testing.T) {
 			t.Errorf("no row says what %s means", name)
 		}
 	}
+}
+
+// TestClosedConnectionIsTriedAgain answers the first request of a connection
+// and closes it when the second one comes: a race that servers with an idle
+// timeout make. The client must say that it sent a request twice.
+func TestClosedConnectionIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := spec(file(t, "prompts.jsonl", `{"id":0,"text":"a","output_len":12}
+{"id":1,"text":"b","output_len":12}
+{"id":2,"text":"c","output_len":12}
+`))
+		s.Models = ""
+		s.Load.Concurrency = ptr(1)
+		raw := capture(t, "llamacpp/completions-text-stream")
+		pipes := newPipes()
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			for {
+				conn, err := pipes.Accept()
+				if err != nil {
+					return
+				}
+				in := bufio.NewReader(conn)
+				if takeRequest(t, in) {
+					if _, err := conn.Write(raw); err != nil {
+						t.Errorf("writing the answer: %v", err)
+					}
+					_, _ = http.ReadRequest(in) // or the end, after the last one
+				}
+				conn.Close()
+			}
+		}()
+		rep, err := bench.Host{Dial: pipes.dial}.Run(t.Context(), s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := pipes.Close(); err != nil {
+			t.Error(err)
+		}
+		<-ended
+		if r := rep.Row; r.Requests.OK != 3 || len(r.Warnings) != 1 || !strings.HasPrefix(r.Warnings[0], "2 requests were sent a second time") {
+			t.Errorf("row is %s with warnings %q", describe(r), r.Warnings)
+		}
+	})
 }
 
 // TestConnectionsClosedAfterAStream runs several requests against a server

@@ -69,7 +69,7 @@ const (
 
 // Load is when requests are sent.
 type Load struct {
-	Arrival     Arrival  `json:"arrival"`
+	Arrival     string   `json:"arrival"`               // inf | constant | poisson
 	Rate        *float64 `json:"rate,omitempty"`        // requests/s
 	Concurrency *int     `json:"concurrency,omitempty"` // in flight at most; absent is unlimited
 	Warmup      int      `json:"warmup"`                // the dataset's warm-up prompts to send first, never counted

@@ -16,7 +16,7 @@ import (
 // time, where every number follows by hand from prefill P, step S, tokens a
 // request and the arrival. 8 prompt tokens a request.
 func TestSchedulesAreExact(t *testing.T) {
-	rate := func(a bench.Arrival, r float64) bench.Load { return bench.Load{Arrival: a, Rate: &r} }
+	rate := func(a string, r float64) bench.Load { return bench.Load{Arrival: a, Rate: &r} }
 	for _, c := range []struct {
 		name   string
 		server simserve.Config

@@ -29,8 +29,8 @@ func (s *scanner) fail(what string) {
 	s.i = len(s.b)
 }
 
-// peek returns the next byte that is no white space, 0 at the end. (A zero byte
-// is never valid outside a string, so the two need no telling apart but at end.)
+// peek returns the next byte that is no white space, 0 at the end. A zero byte
+// begins no value, so only end has to tell the two apart.
 func (s *scanner) peek() byte {
 	for s.i < len(s.b) {
 		switch c := s.b[s.i]; c {
