@@ -1,5 +1,7 @@
 package lang
 
+import "time"
+
 // frameworkBlocks are the serving systems: framework with search.
 var frameworkBlocks = []Block{
 	{
@@ -13,6 +15,8 @@ var frameworkBlocks = []Block{
 			{"program", pathType, "", false, "", "The server program on the host, without an image.", "", into(func(f *Framework, v string) { f.Program = v })},
 			{"url", urlsType, "", false, "", "Addresses of a server that already runs; nothing is started, and what cannot be seen is not exposed.", "", into(func(f *Framework, v []string) { f.URL = v })},
 			{"checkout", pathType, "", false, "", "Git work tree of the system, which a loop patches.", "R020", into(func(f *Framework, v string) { f.Checkout = v })},
+			{"tree", pathType, "", false, "", "Folder whose content is the software; without it the program's file alone identifies it.", "", into(func(f *Framework, v string) { f.Tree = v })},
+			{"start_timeout", durationType, "", false, `"10m"`, "How long the server may take until it is healthy; no part of a key.", "", into(func(f *Framework, v time.Duration) { f.StartTimeout = v })},
 			{"port", portType, "", false, `0`, "Fixed port; 0 takes a free one.", "", into(func(f *Framework, v int) { f.Port = v })},
 			{"flags", flagsType, "", false, "", "Server flags of every candidate, with underscores and without leading dashes.", "R053 R058", into(func(f *Framework, v []Flag) { f.Flags = v })},
 		},

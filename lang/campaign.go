@@ -133,11 +133,15 @@ type Framework struct {
 	Program    string // absolute path on the host; "" with an image or URL
 	URL        []string
 	Checkout   string // absolute
-	Port       int    // 0: chosen by the runner
-	Flags      []Flag // base flags, in file order
-	Search     Search
-	Executor   *Executor
-	Range      Range
+	// Tree is the folder whose content is the software, absolute; "" where the
+	// program's file alone identifies it.
+	Tree         string
+	StartTimeout time.Duration
+	Port         int    // 0: chosen by the runner
+	Flags        []Flag // base flags, in file order
+	Search       Search
+	Executor     *Executor
+	Range        Range
 }
 
 // Flag is a server flag by its name in the campaign (snake_case).

@@ -24,6 +24,7 @@ const (
 	OutcomeFile = "outcome.json"
 	exitFile    = "exit.json"
 	stepFile    = "step.json"
+	upFile      = "up.json"
 )
 
 // WriteSpec writes dir/spec.json by rename. A spec that Main would refuse is
@@ -60,6 +61,18 @@ func ReadExit(dir string) (ExitRecord, error) {
 	err := readJSON(filepath.Join(dir, exitFile), &r)
 	return r, err
 }
+
+// ReadUp reads the records of the servers as they came up, in the order of
+// starting. An error that is os.ErrNotExist means that they are not up yet, or
+// never were.
+func ReadUp(dir string) ([]ProcessRecord, error) {
+	var r []ProcessRecord
+	err := readJSON(filepath.Join(dir, upFile), &r)
+	return r, err
+}
+
+// WriteUp says that all servers are healthy, like WriteStep.
+func WriteUp(dir string, r []ProcessRecord) error { return writeJSON(filepath.Join(dir, upFile), r) }
 
 // WriteStep writes a step's record into the step's folder, WriteExit the
 // task's last word into the task's folder. When they return nil the file is

@@ -18,6 +18,8 @@
 //	probes/<name>.log          what the probes printed
 //	tree.json                  Tree: what lives below the runner, for whoever has to
 //	                           end it when the runner was killed
+//	up.json                    the servers' ProcessRecords, written by rename when all are
+//	                           healthy, before the first step
 //	exit.json                  ExitRecord, written by rename, last of all
 //
 // A step that has a step.json is finished for good, whatever happens to the

@@ -132,6 +132,9 @@ func (t *task) run(ctx context.Context, missing error) (runner.ExitRecord, error
 	defer kill(nil)
 	var broken error
 	if life.Err() == nil {
+		if err := runner.WriteUp(t.dir, t.upRecords()); err != nil {
+			return record, err
+		}
 		probed := t.probe(life)
 		broken = t.steps(life)
 		probed()
@@ -144,6 +147,18 @@ func (t *task) run(ctx context.Context, missing error) (runner.ExitRecord, error
 	record.Outcome.Reason = t.hide.Text(record.Outcome.Reason)
 	record.Ended = time.Now().UTC()
 	return record, broken
+}
+
+// upRecords are the records of all servers, which nothing changes while they
+// are up.
+func (t *task) upRecords() []runner.ProcessRecord {
+	var out []runner.ProcessRecord
+	for _, wave := range t.servers {
+		for _, s := range wave {
+			out = append(out, s.record)
+		}
+	}
+	return out
 }
 
 // makeCgroup puts what we start into a control group of its own, if we can.

@@ -43,6 +43,8 @@ type Host struct {
 	Port    int    // 0: chosen by the runner
 	Label   string
 	Secrets []string
+	// StartTimeout bounds the server's start; zero is the runner's own bound.
+	StartTimeout time.Duration
 }
 
 func newAskSpec(c *lang.Campaign, f Facts, fw lang.Framework, command []string, stderr bool, pattern string) AskSpec {
@@ -64,7 +66,7 @@ func hostOf(c *lang.Campaign, f Facts, fw lang.Framework) Host {
 	if model == "" {
 		model = c.Model.ID
 	}
-	return Host{Self: f.Self, Program: fw.Program, Model: model, Port: fw.Port, Label: fw.Label, Secrets: c.Run.Secrets}
+	return Host{Self: f.Self, Program: fw.Program, Model: model, Port: fw.Port, Label: fw.Label, Secrets: c.Run.Secrets, StartTimeout: fw.StartTimeout}
 }
 
 // environment is what every process of a task gets beside the framework's own

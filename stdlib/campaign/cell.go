@@ -113,6 +113,7 @@ func benchTask(jobs []compile.Job, dir string) (executors.Task, error) {
 		Processes: []runner.Process{serverOf(first)},
 		Endpoint:  runner.Endpoint{Role: "server"},
 		Probes:    probes(first),
+		Deadlines: runner.Deadlines{Start: first.Life.Host.StartTimeout},
 		Secrets:   first.Life.Host.Secrets,
 	}
 	for _, j := range jobs {
