@@ -63,7 +63,8 @@ func split(text string) []entry {
 	shell := false
 	for i, raw := range strings.Split(text, "\n") {
 		within := shell
-		if shell = example.MatchString(strings.TrimRight(raw, " \t\r")); shell || within {
+		shell = strings.Contains(raw, `\`) && example.MatchString(strings.TrimRight(raw, " \t\r"))
+		if shell || within {
 			open = nil
 			continue
 		}

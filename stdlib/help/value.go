@@ -76,6 +76,9 @@ var (
 // sisters win over prose; of several the last one counts, for that is the one
 // that the printer appends. Nil: the text does not say.
 func defaultOf(text string) *string {
+	if !strings.Contains(text, "efault") { // What follows is slow, and texts are long.
+		return nil
+	}
 	var found *string
 	take := func(v string) {
 		v = strings.TrimSpace(v)
@@ -156,6 +159,9 @@ func (f Flag) Gone() bool { return gone.MatchString(f.Removed) }
 // removed is the flag's text if it says of the flag itself that it is gone or
 // deprecated. "Replaces the deprecated --x" speaks of another one.
 func removed(text string, f Flag) string {
+	if !strings.Contains(text, "removed") && !strings.Contains(text, "eprecated") && !strings.Contains(text, "DEPRECATED") {
+		return ""
+	}
 	if gone.MatchString(text) || deprecated.MatchString(text) {
 		return text
 	}
