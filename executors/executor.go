@@ -16,6 +16,7 @@ package executors
 import (
 	"context"
 	"io"
+	"strings"
 	"time"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
@@ -25,6 +26,11 @@ import (
 // made of [a-z0-9-] only, at most 63 bytes, so that every executor can use it
 // as a container, job or cgroup name.
 type TaskID string
+
+// Valid says whether an id has that form.
+func (id TaskID) Valid() bool {
+	return len(id) > 0 && len(id) <= 63 && strings.Trim(string(id), "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
+}
 
 // Task is one thing to run. It is described with the OCI runtime's own types,
 // so that docker, slurm and kubernetes map from it.
@@ -62,6 +68,10 @@ const (
 // the engine's own host. It holds the TaskID, which holds a random part; by it
 // an executor finds what a dead runner left behind, and nothing else.
 const EnvTask = "SOTABUILD_TASK"
+
+// CgroupName is the name of the control group that holds what a task starts,
+// where its runner could make one.
+func CgroupName(id TaskID) string { return "sotabuild-" + string(id) }
 
 // Resources is what a task needs for itself. Zero values ask for nothing.
 type Resources struct {

@@ -13,7 +13,7 @@ type Campaign struct {
 	Smoke      bool   // everything it produces is a flow check (R070)
 	Model      Model
 	GPUs       *GPUs // nil: a CPU campaign
-	Load       Load
+	Load       Traffic
 	Frameworks []Framework // in file order; target and competitors only are run
 	Judge      Judge
 	Run        Run
@@ -32,8 +32,8 @@ type Sides struct {
 // Absent is a framework that does not take part, and why.
 type Absent struct{ Name, Reason string }
 
-// Load is what is measured: scenarios × concurrency under one workload.
-type Load struct {
+// Traffic is what is measured: scenarios × concurrency under one workload.
+type Traffic struct {
 	Scenarios []Scenario
 	Workload  Workload
 }
@@ -59,7 +59,7 @@ type Run struct {
 
 // File is one file of the campaign, with what was read.
 type File struct {
-	Name  string // relative to Dir
+	Name  string // relative to Dir; the model's config.json is one, if it was read
 	Bytes []byte
 }
 
@@ -72,9 +72,10 @@ type Model struct {
 	Precision       string
 	Quantization    string
 	TrustRemoteCode bool
-	MaxContext      int // tokens
+	MaxContext      int // tokens; 0: neither written nor in config.json of Path
 	// Vocab is the half-open range of token ids that random prompts draw from:
-	// vocab = [lo, hi]. Zero means "from config.json of Path".
+	// vocab = [lo, hi], or [0, vocab_size] of config.json in Path. Zero: no
+	// random prompts are drawn.
 	Vocab  [2]int
 	Family string
 	Range  Range
@@ -105,7 +106,7 @@ type Workload struct {
 	Path        string // file of a dataset that has one, absolute
 	Temperature float64
 	Arrival     string   // inf | constant | poisson | gamma | trace
-	Rate        *float64 // requests/s; nil with arrival "inf"
+	Rate        *float64 // requests/s; nil with arrival "inf" and "trace"
 	Concurrency []*int   // each is a cell; nil is unlimited
 	Warmup      int      // requests
 	Seed        int64
@@ -132,11 +133,15 @@ type Framework struct {
 	Program    string // absolute path on the host; "" with an image or URL
 	URL        []string
 	Checkout   string // absolute
-	Port       int    // 0: chosen by the runner
-	Flags      []Flag // base flags, in file order
-	Search     Search
-	Executor   *Executor
-	Range      Range
+	// Tree is the folder whose content is the software, absolute; "" where the
+	// program's file alone identifies it.
+	Tree         string
+	StartTimeout time.Duration
+	Port         int    // 0: chosen by the runner
+	Flags        []Flag // base flags, in file order
+	Search       Search
+	Executor     *Executor
+	Range        Range
 }
 
 // Flag is a server flag by its name in the campaign (snake_case).
@@ -185,7 +190,7 @@ type Executor struct {
 	Type    string // auto | local | docker | oci | slurm | kubernetes
 	ShmSize int64  // bytes
 	IPC     string
-	Options []Flag // further attributes of that executor
+	Options []Flag // further settings of that executor, from options = {…}
 	Range   Range
 }
 
@@ -208,8 +213,11 @@ type Loop struct {
 	Agent     Agent
 	Build     []string
 	Correct   []string
-	Stops     []Stop
-	Range     Range
+	// Review, like Build and Correct, may hold {loop.base_commit} for a value
+	// that is known when the command runs.
+	Review []string
+	Stops  []Stop
+	Range  Range
 }
 
 // Agent writes the patches.

@@ -19,26 +19,33 @@ type Definition struct {
 	Range    Range
 }
 
-// Help is one help text: "server" or "bench".
+// Help is one help text: "server" has the flags that a candidate may pass;
+// others ("bench", "gateway") are kept for the record. Programs wrap their text
+// at COLUMNS, so a caller sets it to the same number everywhere.
 type Help struct {
 	Name    string
 	Command []string // template, see Server.Command
 	Stderr  bool     // the text is on stderr
 }
 
-// Version asks the program for its version; Pattern's first group is it.
+// Version asks the program for its version; Pattern's first group is it. The
+// pattern is searched in standard output, then in standard error.
 type Version struct {
 	Command []string
 	Pattern string
 }
 
 // Server is how to serve. In Command, {program} is the program, {model} the
-// model's path or id, {host}, {port}, {flags} the rendered flags (a word of
-// its own, replaced by many).
+// model's path or id, {served_name} the model's id as clients call it, {host},
+// {port}, {flags} the rendered flags (a word of its own, replaced by many). A
+// flag's value is always a word of its own after the flag: not every program
+// takes --flag=value. A Server without a Command cannot be started: its
+// framework is a URL.
 type Server struct {
 	Command     []string
+	Program     string // {program} inside an image
 	FlagStyle   string // kebab (--a-b), snake (--a_b), or go (-a-b)
-	Booleans    string // bare (--x), value (--x true), or pair (--x / --no-x)
+	Booleans    string // bare (--x; false is left out), value (--x true), or pair (--x / --no-x)
 	Env         map[string]string
 	Health      string // path
 	Models      string // path of the model list
@@ -57,6 +64,7 @@ type StopTimes struct{ First, Second time.Duration }
 // FlagRules says what is known of the system's flags by role.
 type FlagRules struct {
 	Context     string            // flag that bounds the sequence length; "" if none
+	ContextPer  string            // flag that Context is divided by; "" if a request may have all of it
 	Parallel    []string          // flags whose product is the GPU count
 	Memory      string            // flag of the memory share
 	Fixed       []Flag            // always passed

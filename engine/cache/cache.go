@@ -14,8 +14,13 @@ import (
 	"io"
 	"time"
 
+	"github.com/sotabuild/sotabuild/engine/cache/objects"
 	"github.com/sotabuild/sotabuild/engine/key"
 )
+
+// ErrMissing is in the chain of every error about an object that is not in the
+// store, or was and turned out broken: its producer must run again.
+var ErrMissing = objects.ErrMissing
 
 // RecordVersion is the version of Record's JSON form.
 const RecordVersion = 1

@@ -164,11 +164,12 @@ type Env struct {
 }
 
 // Graph is the frozen action graph. Actions[i].ID == i, in topological order;
-// among equals the declared order is kept.
+// among equals the declared order is kept. It may be read by many goroutines.
 type Graph struct {
 	Actions []Action
 	Env     Env
 	byAddr  map[string]graph.NodeID
+	byBlock map[string][]graph.NodeID
 	edges   *graph.Actions
 }
 
@@ -177,4 +178,12 @@ type Graph struct {
 type Problem struct {
 	Addr string
 	Text string
+}
+
+// String is the problem on one line.
+func (p Problem) String() string {
+	if p.Addr == "" {
+		return p.Text
+	}
+	return p.Addr + ": " + p.Text
 }

@@ -8,9 +8,12 @@
 // a value of its own and never equals the empty string; numbers are hashed as
 // numbers, never as text.
 //
-// The package knows no node, no store and no campaign. It reads no clock, no
-// environment and no locale. Manifests are immutable after Builder.Finish and
-// may be shared between goroutines.
+// Files fingerprints what lies on the disk: a file by its bytes, a tree by its
+// names, kinds and bytes; nothing else of the package reads a file or a clock.
+//
+// The package knows no node, no store and no campaign, and reads no environment
+// and no locale. Manifests are immutable after Builder.Finish and may be shared
+// between goroutines.
 //
 // A Key names work ("what would be done"); a Digest names bytes ("what came
 // out"). Both are sha256, and they are different types on purpose.

@@ -4,65 +4,100 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
+	"strings"
+	"time"
 )
 
-// Struct adds the fields of a node's spec as facts. Every exported field must
-// say what it is to the key: `key:"name"` makes it a fact of that name,
-// `key:"-"` leaves it out (DESIGN 4 lists what is out: labels, paths, timeouts,
-// retries). A field without a tag panics, so that a new field cannot be
-// forgotten; the specs' own tests walk them once.
+// Struct adds the fields of a node's spec as facts. Every field must say what
+// it is to the key: `key:"name"` makes it a fact of that name, `key:"-"` leaves
+// it out (DESIGN 4 lists what is out: labels, paths, timeouts, retries). A
+// field without a tag panics, so that a new field cannot be forgotten; the
+// specs' own tests walk them once. Embedded structs are fields like any other;
+// unexported fields can only be left out.
 //
-// Strings, integers, floats, booleans, Digests, pointers to them (nil is
-// absent), slices (one fact each, in order, with the index as label), maps
-// with string keys (the key as label) and nested structs (facts named
-// "outer.inner") are understood. An empty slice or map adds an absent fact.
+// Strings, integers, floats, booleans, Digests, pointers to these or to a
+// struct (nil is absent), slices (one fact each, in order, with the index as
+// label), maps with string keys (the key as label), nested structs (facts named
+// "outer.inner"), Factors and interfaces holding one of these are understood.
+// An empty slice or map adds an absent fact. A time.Duration is an integer of
+// nanoseconds and its name must end in "_ns". Everything else panics.
 func (b *Builder) Struct(v any) {
-	rv := reflect.Indirect(reflect.ValueOf(v))
+	rv := reflect.ValueOf(v)
+	if rv.Kind() == reflect.Pointer {
+		rv = rv.Elem()
+	}
 	if rv.Kind() != reflect.Struct {
-		panic(fmt.Sprintf("key: %T is not a struct", v))
+		panic(fmt.Sprintf("key: %T is not a struct, or nil", v))
 	}
 	b.fields("", "", rv)
 }
 
 // Factor is implemented by values that state their own facts, such as typed
-// flag values.
+// flag values. It is implemented on the value, not on a pointer to it.
 type Factor interface {
 	// KeyFact returns type and canonical value.
 	KeyFact() (Type, string)
 }
 
 var (
-	digestType = reflect.TypeFor[Digest]()
-	factorType = reflect.TypeFor[Factor]()
+	digestType   = reflect.TypeFor[Digest]()
+	factorType   = reflect.TypeFor[Factor]()
+	durationType = reflect.TypeFor[time.Duration]()
 )
 
 func (b *Builder) fields(prefix, label string, rv reflect.Value) {
+	t := rv.Type()
+	names := make([]string, 0, 16)
 	for i := range rv.NumField() {
-		f := rv.Type().Field(i)
-		if !f.IsExported() {
-			panic(fmt.Sprintf("key: %s.%s is unexported and cannot be keyed", rv.Type(), f.Name))
-		}
-		tag, ok := f.Tag.Lookup("key")
-		if !ok || tag == "" {
-			panic(fmt.Sprintf("key: %s.%s says not whether it is part of the key", rv.Type(), f.Name))
-		}
-		if tag == "-" {
+		f := t.Field(i)
+		tag := f.Tag.Get("key")
+		switch {
+		case tag == "-":
 			continue
+		case !f.IsExported():
+			panic(fmt.Sprintf("key: %s.%s is unexported and cannot be keyed", t, f.Name))
+		case tag == "":
+			panic(fmt.Sprintf("key: %s.%s says not whether it is part of the key", t, f.Name))
+		case strings.ContainsAny(tag, ".,"):
+			// A dot would let two fields share a name with a nested struct's.
+			panic(fmt.Sprintf("key: %s.%s has tag %q, want one plain name", t, f.Name, tag))
+		case slices.Contains(names, tag):
+			panic(fmt.Sprintf("key: %s has two fields tagged %q", t, tag))
 		}
+		names = append(names, tag)
 		b.value(prefix+tag, label, rv.Field(i))
 	}
 }
 
 func (b *Builder) value(name, label string, v reflect.Value) {
+	t := v.Type()
 	switch {
-	case v.Type() == digestType:
+	case t == digestType:
 		b.Digest(name, label, v.Interface().(Digest))
 		return
-	case v.Type().Implements(factorType) && !(v.Kind() == reflect.Pointer && v.IsNil()):
-		t, s := v.Interface().(Factor).KeyFact()
-		b.add(name, label, t, s)
+	case t == durationType:
+		if !strings.HasSuffix(name, "_ns") {
+			panic(fmt.Sprintf("key: fact %s is a duration, so its name must end in _ns", name))
+		}
+	case v.Kind() == reflect.Interface:
+		if v.IsNil() {
+			b.Absent(name, label)
+			return
+		}
+		b.value(name, label, v.Elem())
 		return
+	case t.Kind() != reflect.Pointer && t.Implements(factorType):
+		typ, text := v.Interface().(Factor).KeyFact()
+		b.Add(Fact{name, label, typ, text})
+		return
+	case t.Kind() != reflect.Pointer && reflect.PointerTo(t).Implements(factorType):
+		panic(fmt.Sprintf("key: fact %s: KeyFact of %s has a pointer receiver and would be passed over", name, t))
 	}
+	b.kind(name, label, v)
+}
+
+func (b *Builder) kind(name, label string, v reflect.Value) {
 	switch v.Kind() {
 	case reflect.String:
 		b.Text(name, label, v.String())
@@ -75,12 +110,11 @@ func (b *Builder) value(name, label string, v reflect.Value) {
 	case reflect.Bool:
 		b.Bool(name, label, v.Bool())
 	case reflect.Pointer:
-		if v.IsNil() {
-			b.Absent(name, label)
-			return
-		}
-		b.value(name, label, v.Elem())
+		b.pointer(name, label, v)
 	case reflect.Slice:
+		if v.Type().Elem().Kind() == reflect.Uint8 {
+			panic(fmt.Sprintf("key: fact %s is bytes; key their Digest", name))
+		}
 		if v.Len() == 0 {
 			b.Absent(name, label)
 		}
@@ -88,13 +122,15 @@ func (b *Builder) value(name, label string, v reflect.Value) {
 			b.value(name, join(label, fmt.Sprintf("%03d", i)), v.Index(i))
 		}
 	case reflect.Map:
+		if v.Type().Key().Kind() != reflect.String {
+			panic(fmt.Sprintf("key: fact %s is a %s; only string keys have one order", name, v.Type()))
+		}
 		if v.Len() == 0 {
 			b.Absent(name, label)
 		}
-		keys := v.MapKeys()
-		slices.SortFunc(keys, func(x, y reflect.Value) int { return cmpString(x.String(), y.String()) })
-		for _, k := range keys {
-			b.value(name, join(label, k.String()), v.MapIndex(k))
+		// The order of a map's iteration does not matter: Finish sorts.
+		for it := v.MapRange(); it.Next(); {
+			b.value(name, join(label, it.Key().String()), it.Value())
 		}
 	case reflect.Struct:
 		b.fields(name+".", label, v)
@@ -103,20 +139,28 @@ func (b *Builder) value(name, label string, v reflect.Value) {
 	}
 }
 
-// join keeps labels unambiguous: a part that holds the separator is quoted.
-func join(outer, inner string) string {
-	if outer == "" {
-		return inner
+// pointer refuses a pointer to what can be absent by itself: "no list" and "an
+// empty list" would be one fact.
+func (b *Builder) pointer(name, label string, v reflect.Value) {
+	switch v.Type().Elem().Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Map, reflect.Interface:
+		panic(fmt.Sprintf("key: fact %s has type %s: nil and empty could not be told apart", name, v.Type()))
 	}
-	return outer + "/" + inner
+	if v.IsNil() {
+		b.Absent(name, label)
+		return
+	}
+	b.value(name, label, v.Elem())
 }
 
-func cmpString(a, b string) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
+// join keeps labels unambiguous: a part that is empty or holds the separator
+// or a quote is quoted.
+func join(outer, part string) string {
+	if part == "" || strings.ContainsAny(part, `/"`) {
+		part = strconv.Quote(part)
 	}
-	return 0
+	if outer == "" {
+		return part
+	}
+	return outer + "/" + part
 }

@@ -9,6 +9,8 @@
 package plan
 
 import (
+	"fmt"
+
 	"github.com/sotabuild/sotabuild/engine/cache"
 	"github.com/sotabuild/sotabuild/engine/graph"
 	"github.com/sotabuild/sotabuild/engine/key"
@@ -19,14 +21,35 @@ type Verdict byte
 
 // The verdicts, with the marks that people see.
 const (
-	New     Verdict = '+' // nothing like it was ever run
+	New     Verdict = '+' // nothing like it was ever run; its key may wait for an input
 	Stale   Verdict = '~' // it was run with other facts
 	Cached  Verdict = '=' // its result is there
-	Later   Verdict = '?' // decided when another node has run
+	Later   Verdict = '?' // was run before; decided when another node has run
 	Blocked Verdict = '!' // a gate or a failed input keeps it from running
 	Sealed  Verdict = '#' // frozen by the seal
 	Skipped Verdict = '-' // by the user or by the framework; Reason says by whom
 )
+
+// Word is the verdict in one word, for machines and for totals.
+func (v Verdict) Word() string {
+	switch v {
+	case New:
+		return "new"
+	case Stale:
+		return "stale"
+	case Cached:
+		return "cached"
+	case Later:
+		return "later"
+	case Blocked:
+		return "blocked"
+	case Sealed:
+		return "sealed"
+	case Skipped:
+		return "skipped"
+	}
+	panic(fmt.Sprintf("plan: %d is no verdict", v))
+}
 
 // Cause says why a node has its verdict.
 type Cause string
@@ -36,10 +59,10 @@ const (
 	CauseNone     Cause = ""           // cached
 	CauseNew      Cause = "new"        // no record of this address or anything near it
 	CauseChanged  Cause = "changed"    // Changes says what
-	CauseInput    Cause = "input"      // waits for Root's output
+	CauseInput    Cause = "input"      // waits for Root's output, so its key is not known
 	CauseRetry    Cause = "retry"      // the last run failed in a way that is not kept
 	CauseRejected Cause = "rejected"   // its samples were not acceptable
-	CauseReplace  Cause = "replace"    // asked for by --replace
+	CauseReplace  Cause = "replace"    // asked for by --replace: runs whatever its key is or will be
 	CauseDefect   Cause = "defect"     // its stored output is missing or broken
 	CauseSkip     Cause = "skip"       // Text says who and why
 	CauseUpstream Cause = "upstream"   // an input is skipped or blocked
@@ -49,8 +72,8 @@ const (
 // Reason is why a node has its verdict.
 type Reason struct {
 	Cause Cause
-	// Root is the node that this one waits for (CauseInput); its own id
-	// otherwise.
+	// Root is the node that this one waits for (CauseInput), or that blocks it
+	// (CauseUpstream), through any number of others; its own id otherwise.
 	Root graph.NodeID
 	// Changes are the differing facts, old → new, for CauseChanged.
 	Changes []key.Change
@@ -83,19 +106,36 @@ type Plan struct {
 	// Roots are the nodes that are stale or new for a reason of their own, in
 	// graph order, each with the number of nodes that follow from it.
 	Roots []Root
+	// Estimate is what past runs say of the work ahead.
+	Estimate Estimate
 	// Serial is the store's serial that the plan was made from.
 	Serial uint64
 }
 
-// Root is one root cause. A node that follows from several is counted at each.
+// Root is one root cause. Downstream counts the nodes whose Reason.Root it is:
+// those that wait for its output, or for the output of one that does. A node
+// that follows from several roots is counted once, at that of its first
+// undecided input in declared order; so the roots and their downstreams add up
+// to Counts.Changes.
 type Root struct {
 	Node       graph.NodeID
 	Downstream int
 }
 
-// Options restrict or force. Addresses that match no node are a Problem of the
-// caller's input, returned by Make.
+// Estimate adds up what the nodes that may run took the last time, each by its
+// newest good record, or that of the record it was compared with. It is work,
+// not waiting: nodes may run side by side, and a Later one may be cut off.
+type Estimate struct {
+	Seconds    float64
+	GPUSeconds float64 // seconds times the GPUs that the node asks for
+	Known      int     // nodes with such a record
+	Unknown    int     // nodes without one; they add nothing
+}
+
+// Options restrict or force. A name is a node's address or a block, which is
+// all its nodes. One that is neither is a Problem of the caller's input,
+// returned by Make.
 type Options struct {
-	Targets []string // addresses or block names; their ancestors come along
-	Replace []string // nodes to run although they are cached
+	Targets []string // their ancestors come along
+	Replace []string // to run although they are cached
 }

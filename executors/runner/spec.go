@@ -1,6 +1,7 @@
-// Package runner is the supervisor that runs inside a task: servers up, in
-// order, → healthy → proof that they are ours → clients, one after the other →
-// servers down → nothing left. It is started as `sotabuild runner SPEC`.
+// Package runner is the contract with the supervisor that runs inside a task:
+// servers up, in order, → healthy → proof that they are ours → clients, one
+// after the other → servers down → nothing left. It is started as `sotabuild
+// runner SPEC`; package supervisor is the program itself.
 //
 // It knows processes, ports, files and HTTP health checks. It knows no
 // campaign, no framework and no metric: clients are programs whose verdict it
@@ -14,12 +15,26 @@
 //	logs/runner.log            what the runner did, a line each, with times
 //	steps/<id>/                a step's own folder: its outputs and its files
 //	steps/<id>/step.json       StepRecord, written by rename when the step ended
+//	probes/<name>.log          what the probes printed
+//	tree.json                  Tree: what lives below the runner, for whoever has to
+//	                           end it when the runner was killed
+//	up.json                    the servers' ProcessRecords, written by rename when all are
+//	                           healthy, before the first step
 //	exit.json                  ExitRecord, written by rename, last of all
 //
 // A step that has a step.json is finished for good, whatever happens to the
 // runner later; the engine keeps it. The runner is a session of its own, a
 // child sub-reaper, and ends its tree within 5 s of the end of its lifeline
 // (DESIGN 11.4).
+//
+// A process gets exactly the environment that the spec declares, the declared
+// secrets, and executors.EnvTask. Nothing of the runner's own environment
+// reaches it, PATH, HOME and TMPDIR included: what a server needs is declared,
+// and so keyed. A program without a slash is looked up in the declared PATH.
+//
+// SIGTERM ends the task now, gracefully and bounded. SIGINT and SIGHUP do so
+// only where there is no lifeline: with one it is the engine that decides. A
+// step that was stopped by us has no step.json: it is not finished.
 package runner
 
 import (
@@ -27,6 +42,10 @@ import (
 
 	"github.com/sotabuild/sotabuild/executors"
 )
+
+// EnvLifeline is how an executor tells the number of the lifeline to a runner
+// whose spec was written before. The runner does not hand it on.
+const EnvLifeline = "SOTABUILD_LIFELINE"
 
 // SpecVersion is the version of Spec's JSON form.
 const SpecVersion = 1
@@ -50,7 +69,12 @@ type Spec struct {
 	Secrets []string `json:"secrets,omitempty"`
 	// Lifeline is the number of an inherited pipe whose end means that the
 	// engine is gone; 0 is no lifeline (the task runs to its own deadline).
+	// An executor that passes one may say so in the runner's environment
+	// instead (EnvLifeline).
 	Lifeline int `json:"lifeline,omitempty"`
+	// GPUs are the ids or UUIDs that the task was given; {gpus} is them, with
+	// commas between.
+	GPUs []string `json:"gpus,omitempty"`
 }
 
 // Process is a server or router. In Argv and Env these words are replaced:

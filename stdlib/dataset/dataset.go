@@ -1,6 +1,10 @@
 // Package dataset makes frozen prompts: an artefact with a digest that every
 // framework is measured on. The same Spec gives the same bytes on every
 // machine. It knows no server and no campaign.
+//
+// The file is JSON lines, one Prompt a line, warm-up prompts first, ids equal
+// to the line's number from 0. Functions are pure and safe to call from any
+// goroutine; an error says what is wrong with the Spec or with which line.
 package dataset
 
 // Spec is one frozen set. All of it is keyed by the dataset node.
@@ -18,9 +22,9 @@ type Spec struct {
 	Stream string `key:"stream" json:"stream"`
 }
 
-// Prompt is one line of the file (JSON lines).
+// Prompt is one line of the file (JSON lines). It has either Tokens or Text.
 type Prompt struct {
-	ID        int    `json:"id"`
+	ID        int    `json:"id"` // the line, from 0
 	Warmup    bool   `json:"warmup,omitempty"`
 	Tokens    []int  `json:"tokens,omitempty"`
 	Text      string `json:"text,omitempty"`

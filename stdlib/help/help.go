@@ -2,6 +2,11 @@
 // aliases, types, choices and defaults; and checks a candidate's flags against
 // it before any server starts (R056, R058). It is a function of text: it runs
 // nothing and knows no framework by name.
+//
+// Parse reads the forms of argparse, click, clap, Go's flag packages and
+// llama.cpp's own printer, at any column width. What a text does not say stays
+// unknown: a metavar such as PORT is no type, and a value is refused only
+// where the text itself rules it out.
 package help
 
 import "github.com/sotabuild/sotabuild/stdlib/result"
@@ -16,9 +21,13 @@ type Flag struct {
 	Meta      string   `json:"meta,omitempty"`    // the value's name in the help: N, {a,b}
 	Choices   []string `json:"choices,omitempty"` // nil: any value of the type
 	Default   *string  `json:"default,omitempty"` // nil: the help does not say
-	// Removed is the help's own word that the flag is gone or deprecated.
+	// Removed is the help's own word that the flag is gone or deprecated; Gone
+	// tells the two apart.
 	Removed string `json:"removed,omitempty"`
-	Line    int    `json:"line"` // of the help text, from 1
+	// Keyed means that the keys of its JSON value may be given one by one, as
+	// flags of their own that are in no list: --flag.key value.
+	Keyed bool `json:"keyed,omitempty"`
+	Line  int  `json:"line"` // of the help text, from 1
 }
 
 // Type is what a flag's value is, as far as the help says.

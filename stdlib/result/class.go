@@ -83,3 +83,13 @@ var Classes = []ClassRow{
 	{NoHelp, Failed, 0, false, false, "the program did not print its help"},
 	{NoResult, Failed, 0, false, false, "no candidate gave a number"},
 }
+
+// Lookup finds a class's row in the table.
+func Lookup(c Class) (ClassRow, bool) {
+	for _, r := range Classes {
+		if r.Class == c {
+			return r, true
+		}
+	}
+	return ClassRow{}, false
+}

@@ -64,3 +64,13 @@ var Definitions = []Definition{
 	{"energy_per_token", "J/token", JoulesPerToken, Lower, "GPU energy over the span / output tokens; absent without power samples", ""},
 	{"price_per_mtoken", "$/Mtoken", DollarsPerMTok, Lower, "price per hour × GPUs × span / output tokens × 1e6; absent without a price", ""},
 }
+
+// Define finds a metric's row in the table.
+func Define(id string) (Definition, bool) {
+	for _, d := range Definitions {
+		if d.ID == id {
+			return d, true
+		}
+	}
+	return Definition{}, false
+}

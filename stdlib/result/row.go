@@ -142,3 +142,13 @@ func (r *Row) Metric(id string) (float64, bool) {
 	}
 	return 0, false
 }
+
+// Fail makes the row a failed one of this class: a failed row has no numbers.
+// What is not in the class table is a bug of the caller and panics.
+func (r *Row) Fail(c Class, reason string) {
+	row, ok := Lookup(c)
+	if !ok {
+		panic("result: no class " + string(c) + " in the table")
+	}
+	r.Status, r.Class, r.Reason, r.Metrics = row.Status, c, reason, nil
+}

@@ -1,0 +1,318 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sotabuild/sotabuild/engine/cache"
+	"github.com/sotabuild/sotabuild/engine/event"
+	"github.com/sotabuild/sotabuild/engine/plan"
+	"github.com/sotabuild/sotabuild/engine/sched"
+	"github.com/sotabuild/sotabuild/executors"
+	"github.com/sotabuild/sotabuild/executors/local"
+	"github.com/sotabuild/sotabuild/lang"
+	"github.com/sotabuild/sotabuild/stdlib/campaign"
+)
+
+func applyCommand(a *app) *cobra.Command {
+	var o planOptions
+	cmd := &cobra.Command{
+		Use: "apply", Short: "Run what is stale, and only that", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := a.load()
+			if err != nil {
+				return err
+			}
+			if err := campaign.Runnable(c); err != nil {
+				return fail(codeUsage, err)
+			}
+			store, err := cache.OpenLocal(a.storeDir(), cache.Options{Command: "sotabuild apply"})
+			if err != nil {
+				return err
+			}
+			err = a.apply(cmd.Context(), store, c, o)
+			if cerr := store.Close(); err == nil {
+				err = cerr
+			}
+			return err
+		},
+	}
+	o.register(cmd)
+	return cmd
+}
+
+// apply runs the campaign in two steps where help texts are missing: first the
+// helps, then, with every flag checked, the rest (DESIGN 11.2).
+func (a *app) apply(ctx context.Context, store *cache.Local, c *lang.Campaign, o planOptions) error {
+	interrupt, stop := interrupts()
+	defer stop()
+	s, err := a.open(ctx, store, c)
+	if err != nil {
+		return err
+	}
+	r := run{app: a, store: store, id: newRunID(), interrupt: interrupt, started: time.Now()}
+	if len(s.Unasked) > 0 {
+		sum, err := r.once(ctx, s, planOptions{targets: s.Unasked})
+		if err != nil {
+			return err
+		}
+		r.total = sum
+		if len(sum.FailedNodes) > 0 || sum.Interrupted {
+			return r.finish(s)
+		}
+		if s, err = a.open(ctx, store, c); err != nil {
+			return err
+		}
+	}
+	sum, err := r.once(ctx, s, o)
+	if err != nil {
+		return err
+	}
+	r.total = add(r.total, sum)
+	if err := s.files.Close(); err != nil {
+		return err
+	}
+	return r.finish(s)
+}
+
+// run is one apply in progress.
+type run struct {
+	app       *app
+	store     *cache.Local
+	id        string
+	interrupt <-chan struct{}
+	started   time.Time
+	total     sched.Summary
+	logs      map[string]string // log path of each finished node
+}
+
+// once plans and runs.
+func (r *run) once(ctx context.Context, s *session, o planOptions) (sched.Summary, error) {
+	p, err := makePlan(s, o)
+	if err != nil {
+		return sched.Summary{}, err
+	}
+	if p.Counts.Changes() > 0 && !r.app.json {
+		if err := r.app.showPlan(r.app.out, s, p, false); err != nil {
+			return sched.Summary{}, err
+		}
+	}
+	return r.exec(ctx, s, p)
+}
+
+func (r *run) exec(ctx context.Context, s *session, p *plan.Plan) (sched.Summary, error) {
+	tasks := filepath.Join(s.dir, "tasks")
+	exec := local.New(s.Facts.Self, tasks)
+	runLog, err := openRunLog(s.dir, r.id)
+	if err != nil {
+		return sched.Summary{}, err
+	}
+	screen := newProgress(r.app, s)
+	r.logs = map[string]string{}
+	sink := func(e event.Event) {
+		runLog.write(e)
+		if e.Type == event.NodeFinished {
+			r.logs[e.Node] = e.Log
+		}
+		screen.event(e)
+	}
+	sum, err := sched.Run(ctx, sched.Config{
+		Graph: s.Graph, Plan: p, Store: r.store, Events: sink, Dir: tasks,
+		Executor: func(string) executors.Executor { return exec },
+		Run:      r.id, Tool: version(), Host: hostname(), Now: time.Now, Interrupt: r.interrupt,
+	})
+	screen.close()
+	if cerr := runLog.close(); err == nil {
+		err = cerr
+	}
+	return sum, err
+}
+
+// finish writes the run directory, prints the result and decides the exit
+// code.
+func (r *run) finish(s *session) error {
+	a := r.app
+	st := a.style(a.out)
+	v, err := campaign.NewView(s.Prepared, r.store)
+	if err != nil {
+		return err
+	}
+	dir, err := campaign.WriteRun(v, s.Prepared, r.store, time.Now())
+	if err != nil {
+		return err
+	}
+	if !a.json {
+		fmt.Fprint(a.out, v.Table(width(a.out)))
+		fmt.Fprintf(a.out, "%s\n", st.bold(totals(r.total, time.Since(r.started))))
+		fmt.Fprintf(a.out, "Report: %s\n", filepath.Join(relative(dir), "final_report.md"))
+	}
+	for _, n := range r.total.FailedNodes {
+		r.explainFailure(s, n)
+	}
+	switch {
+	case r.total.Interrupted:
+		return fail(codeInterrupted, fmt.Errorf("interrupted; what was finished is kept"), "`sotabuild apply` goes on where it stopped")
+	case len(r.total.FailedNodes) > 0:
+		return done(codeNodeFailed)
+	case len(v.WithoutResult()) > 0:
+		return fail(codeNodeFailed, fmt.Errorf("no result for %s", strings.Join(v.WithoutResult(), ", ")),
+			"`sotabuild show` lists every candidate with the reason it failed")
+	}
+	return nil
+}
+
+// explainFailure says node, cause, last log lines, next command.
+func (r *run) explainFailure(s *session, addr string) {
+	w := r.app.err
+	cause := "it failed"
+	if h := r.store.History(addr); len(h) > 0 {
+		o := h[len(h)-1].Outcome
+		cause = o.Class + ": " + o.Reason
+	}
+	fmt.Fprintf(w, "\n%s failed: %s\n", addr, cause)
+	if log := r.logs[addr]; log != "" {
+		fmt.Fprintf(w, "last lines of %s:\n", relative(log))
+		for _, l := range lastLines(log, 10) {
+			fmt.Fprintf(w, "    %s\n", l)
+		}
+	}
+	fmt.Fprintf(w, "hint: `sotabuild explain '%s'` shows what it was and what is recorded of it\n", addr)
+}
+
+// lastLines reads the end of a file; an unreadable one is said so.
+func lastLines(path string, n int) []string {
+	f, err := os.Open(path)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	defer f.Close()
+	const tail = 16 << 10
+	if st, err := f.Stat(); err == nil && st.Size() > tail {
+		if _, err := f.Seek(-tail, io.SeekEnd); err != nil {
+			return []string{err.Error()}
+		}
+	}
+	b, err := io.ReadAll(f)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	lines := strings.Split(strings.TrimRight(string(b), "\n"), "\n")
+	return lines[max(0, len(lines)-n):]
+}
+
+func totals(s sched.Summary, d time.Duration) string {
+	text := fmt.Sprintf("Applied: %d nodes run, %d cached", s.OK+s.KeptFailures+s.Failed, s.Cached)
+	for _, p := range []struct {
+		n    int
+		word string
+	}{{s.KeptFailures, "failed candidates kept"}, {s.Failed, "failed"}, {s.Blocked, "blocked"}, {s.Cancelled, "cancelled"}} {
+		if p.n > 0 {
+			text += fmt.Sprintf(", %d %s", p.n, p.word)
+		}
+	}
+	return text + fmt.Sprintf(" in %s.", d.Round(10*time.Millisecond))
+}
+
+func add(a, b sched.Summary) sched.Summary {
+	return sched.Summary{
+		OK: a.OK + b.OK, Cached: b.Cached, Failed: a.Failed + b.Failed, KeptFailures: a.KeptFailures + b.KeptFailures,
+		Blocked: a.Blocked + b.Blocked, Cancelled: a.Cancelled + b.Cancelled,
+		FailedNodes: append(a.FailedNodes, b.FailedNodes...), Interrupted: a.Interrupted || b.Interrupted, Seconds: a.Seconds + b.Seconds,
+	}
+}
+
+// interrupts turns SIGINT and SIGTERM into the scheduler's three steps.
+func interrupts() (<-chan struct{}, func()) {
+	sig := make(chan os.Signal, 3)
+	signal.Notify(sig, os.Interrupt, syscall.SIGTERM)
+	out := make(chan struct{})
+	end := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case <-sig:
+				select {
+				case out <- struct{}{}:
+				case <-end:
+					return
+				}
+			case <-end:
+				return
+			}
+		}
+	}()
+	return out, func() { signal.Stop(sig); close(end) }
+}
+
+func newRunID() string {
+	b := make([]byte, 4)
+	rand.Read(b) // never fails (crypto/rand)
+	return time.Now().UTC().Format("20060102t150405") + "-" + hex.EncodeToString(b)
+}
+
+// hostname labels records; an unknown one is said so.
+func hostname() string {
+	if name, err := os.Hostname(); err == nil {
+		return name
+	}
+	return "unknown"
+}
+
+// relative is a path as short as it can be from here.
+func relative(p string) string {
+	wd, err := os.Getwd()
+	if err != nil {
+		return p
+	}
+	if r, err := filepath.Rel(wd, p); err == nil && !strings.HasPrefix(r, "../../..") {
+		return r
+	}
+	return p
+}
+
+// runLog keeps every event of a run, one JSON line each.
+type runLog struct {
+	f   *os.File
+	err error
+}
+
+func openRunLog(store, id string) (*runLog, error) {
+	dir := filepath.Join(store, "events")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("making the folder of run logs: %w", err)
+	}
+	f, err := os.OpenFile(filepath.Join(dir, id+".jsonl"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("opening the run log: %w", err)
+	}
+	return &runLog{f: f}, nil
+}
+
+func (l *runLog) write(e event.Event) {
+	b, err := json.Marshal(e)
+	if err == nil {
+		_, err = l.f.Write(append(b, '\n'))
+	}
+	if err != nil && l.err == nil {
+		l.err = fmt.Errorf("writing the run log: %w", err)
+	}
+}
+
+func (l *runLog) close() error {
+	if err := l.f.Close(); l.err == nil {
+		l.err = err
+	}
+	return l.err
+}

@@ -1,0 +1,34 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/sotabuild/sotabuild/executors/supervisor"
+	"github.com/sotabuild/sotabuild/stdlib/bench"
+	"github.com/sotabuild/sotabuild/stdlib/simserve"
+)
+
+// runnerCommand and clientCommand are what sotabuild starts itself as inside a
+// task.
+func runnerCommand(*app) *cobra.Command {
+	return &cobra.Command{
+		Use: "runner SPEC", Short: "Supervise one task", Hidden: true, Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error { return done(code(supervisor.Main(args[0]))) },
+	}
+}
+
+func clientCommand(*app) *cobra.Command {
+	return &cobra.Command{
+		Use: "client SPEC URL", Short: "Benchmark one cell", Hidden: true, Args: cobra.ExactArgs(2),
+		RunE: func(_ *cobra.Command, args []string) error { return done(code(bench.Main(args[0], args[1]))) },
+	}
+}
+
+func simserveCommand(*app) *cobra.Command {
+	return &cobra.Command{
+		Use:                "simserve",
+		Short:              "A serving endpoint with an exact schedule and faults, for tests",
+		DisableFlagParsing: true,
+		RunE:               func(_ *cobra.Command, args []string) error { return done(code(simserve.Main(args))) },
+	}
+}

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sotabuild/sotabuild/stdlib/campaign"
+)
+
+func reportCommand(a *app) *cobra.Command {
+	var format string
+	cmd := &cobra.Command{
+		Use:   "report",
+		Short: "Write the run directory again from what is recorded, or print one form of the report",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := a.view(cmd.Context())
+			if err != nil {
+				return err
+			}
+			v, err := campaign.NewView(s.Prepared, s.store)
+			if err != nil {
+				return err
+			}
+			if a.json {
+				format = "json"
+			}
+			var b []byte
+			switch format {
+			case "":
+				dir, err := campaign.WriteRun(v, s.Prepared, s.store, time.Now())
+				if err != nil {
+					return err
+				}
+				fmt.Fprintln(a.out, relative(dir))
+				return s.files.Close()
+			case "md":
+				b = v.Markdown()
+			case "json":
+				b, err = v.JSON()
+			case "csv":
+				b, err = v.CSV()
+			default:
+				return fail(codeUsage, fmt.Errorf("--format %q: write md, json or csv", format))
+			}
+			if err != nil {
+				return err
+			}
+			_, err = a.out.Write(b)
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&format, "format", "", "md, json or csv to standard output")
+	return cmd
+}

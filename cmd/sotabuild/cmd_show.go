@@ -1,0 +1,101 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sotabuild/sotabuild/engine/cache"
+	"github.com/sotabuild/sotabuild/engine/graph"
+	"github.com/sotabuild/sotabuild/stdlib/campaign"
+)
+
+func showCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "show [NODE]",
+		Short: "Show the results so far, or one node's outputs",
+		Args:  cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := a.view(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if len(args) == 1 {
+				return a.showNode(s, args[0])
+			}
+			v, err := campaign.NewView(s.Prepared, s.store)
+			if err != nil {
+				return err
+			}
+			if a.json {
+				b, err := v.JSON()
+				if err != nil {
+					return err
+				}
+				_, err = a.out.Write(b)
+				return err
+			}
+			fmt.Fprint(a.out, v.Table(width(a.out)))
+			fmt.Fprint(a.out, v.CandidateTable(width(a.out)))
+			return s.files.Close()
+		},
+		ValidArgsFunction: a.completeNodes,
+	}
+}
+
+// showNode prints the newest outputs of a node.
+func (a *app) showNode(s *session, addr string) error {
+	id, err := s.node(addr)
+	if err != nil {
+		return err
+	}
+	p, err := makePlan(s, planOptions{})
+	if err != nil {
+		return err
+	}
+	rec := p.Nodes[id].Record
+	if rec == nil {
+		if h := s.store.History(addr); len(h) > 0 {
+			rec = h[len(h)-1]
+			fmt.Fprintf(a.err, "warning: %s is stale; this is its result of %s\n", addr, rec.Time.Started.Local().Format(time.DateTime))
+		}
+	}
+	if rec == nil {
+		return fail(codeError, fmt.Errorf("%s has no result yet", addr), "`sotabuild apply` makes it")
+	}
+	return a.printRecord(s.store, rec)
+}
+
+func (a *app) printRecord(r cache.Reader, rec *cache.Record) error {
+	if a.json {
+		b, err := json.MarshalIndent(rec, "", "  ")
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(a.out, "%s\n", b)
+		return nil
+	}
+	for _, o := range rec.Outputs {
+		b, err := r.Bytes(o.Digest)
+		if err != nil {
+			return err
+		}
+		if len(rec.Outputs) > 1 {
+			fmt.Fprintf(a.out, "--- %s, %d bytes, %s\n", o.Name, o.Size, o.Digest)
+		}
+		if _, err := a.out.Write(b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// node finds an address or says what is near it.
+func (s *session) node(addr string) (graph.NodeID, error) {
+	if id, ok := s.Graph.Lookup(addr); ok {
+		return id, nil
+	}
+	return 0, fail(codeUsage, fmt.Errorf("there is no node %q", addr), "`sotabuild plan --all` lists every node; quote the address for the shell")
+}

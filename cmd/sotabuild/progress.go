@@ -1,0 +1,194 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/sotabuild/sotabuild/engine/event"
+)
+
+// progress shows a run: on a terminal a list of what runs now below the lines
+// of what has finished, elsewhere plain lines, with --json the events
+// themselves. One mutex guards it: events come from the scheduler, ticks from
+// the clock.
+type progress struct {
+	w       io.Writer
+	st      style
+	json    bool
+	live    bool
+	mu      sync.Mutex
+	running []running
+	drawn   int
+	total   int
+	done    int
+	ticker  *time.Ticker
+	stop    chan struct{}
+	stopped sync.WaitGroup
+}
+
+type running struct {
+	node, text string
+	since      time.Time
+}
+
+func newProgress(a *app, s *session) *progress {
+	p := &progress{w: a.out, st: a.style(a.out), json: a.json, stop: make(chan struct{})}
+	p.live = !a.json && terminal(a.out) && os.Getenv("TERM") != "dumb"
+	if p.live {
+		p.ticker = time.NewTicker(200 * time.Millisecond)
+		p.stopped.Add(1)
+		go p.tick()
+	}
+	return p
+}
+
+func (p *progress) tick() {
+	defer p.stopped.Done()
+	for {
+		select {
+		case <-p.ticker.C:
+			p.mu.Lock()
+			p.erase()
+			p.draw()
+			p.mu.Unlock()
+		case <-p.stop:
+			return
+		}
+	}
+}
+
+// close leaves the terminal as it found it.
+func (p *progress) close() {
+	close(p.stop)
+	p.stopped.Wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.live {
+		p.ticker.Stop()
+		p.erase()
+	}
+}
+
+// event is the scheduler's sink.
+func (p *progress) event(e event.Event) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.json {
+		b, err := json.Marshal(e)
+		if err != nil {
+			panic("event cannot be written as JSON: " + err.Error())
+		}
+		fmt.Fprintf(p.w, "%s\n", b)
+		return
+	}
+	p.erase()
+	p.line(e)
+	p.draw()
+}
+
+// line prints what an event means to a person, if anything.
+func (p *progress) line(e event.Event) {
+	switch e.Type {
+	case event.ApplyStarted:
+		p.total = e.Counts["run"]
+	case event.NodeStarted:
+		p.running = append(p.running, running{e.Node, "", e.Time})
+		if !p.live {
+			p.print("  ", e.Node, "started")
+		}
+	case event.NodeProgress:
+		for i := range p.running {
+			if p.running[i].node == e.Node {
+				p.running[i].text = e.Text
+			}
+		}
+	case event.NodeFinished:
+		p.drop(e.Node)
+		p.done++
+		mark, text := p.st.green("✓"), fmt.Sprintf("%.1f s", e.Seconds)
+		if e.State != "ok" {
+			mark, text = p.st.red("✗"), fmt.Sprintf("%s: %s", e.Class, e.Reason)
+		}
+		p.print(mark+" ", e.Node, text)
+	case event.NodeCached:
+		p.done++
+		p.print(p.st.dim("= "), e.Node, "same inputs after all, kept")
+	case event.NodeBlocked:
+		p.print(p.st.red("! "), e.Node, "blocked by "+e.By)
+	case event.NodeRetry:
+		p.drop(e.Node)
+		p.print(p.st.yellow("↻ "), e.Node, fmt.Sprintf("attempt %d after %s: %s", e.Attempt, e.Class, e.Reason))
+	case event.TaskAdopted:
+		p.print(p.st.yellow("↺ "), e.Task, "left by an earlier run; its finished steps are kept")
+	case event.TaskReaped:
+		p.print(p.st.yellow("↺ "), e.Task, e.Text)
+	case event.Draining:
+		p.print(p.st.yellow("! "), "interrupt", "finishing what runs; once more to stop it")
+	case event.Killing:
+		p.print(p.st.yellow("! "), "interrupt", "stopping what runs; once more to leave at once")
+	case event.Warning:
+		p.print(p.st.yellow("! "), e.Node, e.Text)
+	}
+}
+
+func (p *progress) print(mark, node, text string) {
+	fmt.Fprintf(p.w, "%s%s  %s\n", mark, node, p.st.dim(oneLine(text)))
+}
+
+func (p *progress) drop(node string) {
+	for i := range p.running {
+		if p.running[i].node == node {
+			p.running = append(p.running[:i], p.running[i+1:]...)
+			return
+		}
+	}
+}
+
+// erase and draw keep the list of running nodes at the bottom of a terminal.
+func (p *progress) erase() {
+	if p.drawn > 0 {
+		fmt.Fprintf(p.w, "\x1b[%dA\x1b[J", p.drawn)
+		p.drawn = 0
+	}
+}
+
+func (p *progress) draw() {
+	if !p.live || len(p.running) == 0 {
+		return
+	}
+	cols := width(p.w)
+	for _, r := range p.running {
+		text := fmt.Sprintf("  %s  %s  %s", r.node, time.Since(r.since).Round(time.Second), r.text)
+		fmt.Fprintln(p.w, clip(text, cols))
+	}
+	fmt.Fprintln(p.w, clip(fmt.Sprintf("  %d of %d", p.done, p.total), cols))
+	p.drawn = len(p.running) + 1
+}
+
+// clip cuts a line to the width, so that it never wraps.
+func clip(s string, cols int) string {
+	r := []rune(s)
+	if len(r) < cols {
+		return s
+	}
+	return string(r[:max(0, cols-2)]) + "…"
+}
+
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+// width is the terminal's, or 100 where there is none.
+func width(w io.Writer) int {
+	if f, ok := w.(*os.File); ok {
+		if n, _, err := term.GetSize(int(f.Fd())); err == nil && n > 0 {
+			return n
+		}
+	}
+	return 100
+}

@@ -1,0 +1,169 @@
+package conformance
+
+import (
+	"encoding/csv"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestQuickstart is the main job from beginning to end, on the campaign that
+// `make demo` applies: apply, apply again, and each kind of edit (R008, R051,
+// R053, R081–R083, R085).
+func TestQuickstart(t *testing.T) {
+	s := example(t, "quickstart")
+	first := s.must(0, "apply")
+	checkWinners(t, s, first.out)
+
+	again := s.must(0, "apply")
+	if !strings.Contains(again.out, "Applied: 0 nodes run") {
+		t.Errorf("a second apply ran something:\n%s", again.out)
+	}
+	t.Run("NothingIsStaleAfterACosmeticEdit", func(t *testing.T) { cosmetic(t, s) })
+	t.Run("OneFlagValueTouchesItsOwnCandidates", func(t *testing.T) { flagValue(t, s) })
+	t.Run("AScenarioAddsItsOwnCells", func(t *testing.T) { newScenario(t, s) })
+	t.Run("ANewBinaryWithTheSameHelp", func(t *testing.T) { newBinary(t, s) })
+}
+
+// checkWinners reads the CSV, not the screen: blocked wins both scenarios and
+// every number is there.
+func checkWinners(t *testing.T, s *site, screen string) {
+	t.Helper()
+	if !strings.Contains(screen, "blocked") {
+		t.Errorf("no winner table on the screen:\n%s", screen)
+	}
+	rows, err := csv.NewReader(strings.NewReader(s.must(0, "report", "--format", "csv").out)).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	col := func(name string) int {
+		i := slices.Index(rows[0], name)
+		if i < 0 {
+			t.Fatalf("no column %q in %v", name, rows[0])
+		}
+		return i
+	}
+	if got := len(rows) - 1; got != 12 {
+		t.Errorf("%d rows, want 2 frameworks × 3 candidates × 2 scenarios", got)
+	}
+	for _, r := range rows[1:] {
+		if r[col("status")] != "ok" {
+			t.Errorf("row %v is not ok", r)
+		}
+	}
+	dirs, err := filepath.Glob(filepath.Join(s.dir, "runs", "*_quickstart_sota_humanize"))
+	if err != nil || len(dirs) != 1 {
+		dirs, err = filepath.Glob(filepath.Join(s.dir, "runs", "*_sota_humanize"))
+		if err != nil || len(dirs) != 1 {
+			t.Fatalf("run directories %v, %v; want one (R027)", dirs, err)
+		}
+	}
+	for _, f := range []string{"manifest.md", "benchmark/candidates.jsonl", "benchmark/summary.md", "benchmark/winning-commands.md", "final_report.md"} {
+		if st, err := os.Stat(filepath.Join(dirs[0], f)); err != nil || st.Size() == 0 {
+			t.Errorf("run directory: %s: %v", f, err)
+		}
+	}
+	helps, err := os.ReadDir(filepath.Join(dirs[0], "help"))
+	if err != nil || len(helps) < 2 {
+		t.Errorf("help folder: %v, %v", helps, err)
+	}
+}
+
+func cosmetic(t *testing.T, s *site) {
+	text := s.read("campaign.hcl")
+	defer s.write("campaign.hcl", text)
+	blocks := strings.Split(text, "\nframework ")
+	if len(blocks) != 3 {
+		t.Fatalf("the example has %d framework blocks", len(blocks)-1)
+	}
+	// Another order of the blocks, a comment, and another label for a
+	// framework and a scenario.
+	moved := blocks[0] + "\n# a remark\nframework " + blocks[2] + "\nframework " + blocks[1]
+	moved = strings.Replace(moved, `framework "naive"`, `framework "plain"`, 1)
+	moved = strings.Replace(moved, `compare = ["naive"]`, `compare = ["plain"]`, 1)
+	moved = strings.Replace(moved, `scenario "chat"`, `scenario "talk"`, 1)
+	s.write("campaign.hcl", moved)
+	if v := s.plan().verdicts(); len(v) != 0 {
+		t.Errorf("stale after a cosmetic edit: %v", v)
+	}
+	if r := s.run("plan", "--detailed-exitcode"); r.code != 0 {
+		t.Errorf("plan --detailed-exitcode: %d\n%s", r.code, r.out)
+	}
+	if out := s.must(0, "show").out; !strings.Contains(out, "plain") || !strings.Contains(out, "talk") {
+		t.Errorf("show does not use the new labels:\n%s", out)
+	}
+}
+
+func flagValue(t *testing.T, s *site) {
+	text := s.read("campaign.hcl")
+	defer s.write("campaign.hcl", text)
+	i := strings.Index(text, `framework "naive"`)
+	s.write("campaign.hcl", text[:i]+strings.Replace(text[i:], "max_num_seqs = [2, 4]", "max_num_seqs = [2, 3]", 1))
+	p := s.plan()
+	got := slices.Sorted(maps.Keys(p.verdicts()))
+	want := []string{
+		`bench.naive["max_num_seqs=3"].chat.c4`, `bench.naive["max_num_seqs=3"].summarization.c4`,
+		`check.naive["max_num_seqs=3"]`, "select.naive.chat", "select.naive.summarization", "winners.chat", "winners.summarization",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("one flag value touched\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	found := false
+	for _, n := range p.Nodes {
+		for _, c := range n.Changes {
+			found = found || strings.Contains(c, "max-num-seqs") && strings.Contains(c, "4 → 3")
+		}
+	}
+	if !found {
+		t.Errorf("no reason says 4 → 3: %+v", p.Nodes)
+	}
+}
+
+func newScenario(t *testing.T, s *site) {
+	text := s.read("campaign.hcl")
+	defer s.write("campaign.hcl", text)
+	s.edit("campaign.hcl", "workload {", "scenario \"short\" {\n  input_len = 16\n  output_len = 16\n  num_prompts = 8\n}\n\nworkload {")
+	for node := range s.plan().verdicts() {
+		if !strings.Contains(node, "short") {
+			t.Errorf("a new scenario touched %s", node)
+		}
+	}
+}
+
+// newBinary changes the server's bytes but not what it says: bytes after the
+// end of an ELF file change nothing but its digest.
+func newBinary(t *testing.T, s *site) {
+	path := filepath.Join(s.dir, "..", "..", "bin", "tinyserve")
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteString("another build"); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for node, v := range s.plan().verdicts() {
+		switch {
+		case strings.HasPrefix(node, "help."), strings.HasPrefix(node, "version."):
+			if v != "~" {
+				t.Errorf("%s is %s, want ~", node, v)
+			}
+		case strings.HasPrefix(node, "check."):
+			if v != "?" {
+				t.Errorf("%s is %s, want ?", node, v)
+			}
+		}
+	}
+	out := s.must(0, "apply", "--target", "help.naive.server", "--target", `check.naive["baseline"]`).out
+	if !strings.Contains(out, "help.naive.server") {
+		t.Errorf("the help node did not run:\n%s", out)
+	}
+	if v := s.plan().verdicts()[`check.naive["baseline"]`]; v != "" {
+		t.Errorf("the check is %s although the help text is the same", v)
+	}
+}

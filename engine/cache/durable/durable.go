@@ -1,0 +1,55 @@
+// Package durable makes folders and files that survive a power failure: what
+// it made is either whole or not there, and is on the disk when it returns. It
+// knows paths and bytes only and holds no state.
+package durable
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Folder makes a private folder and its missing parents. One that is there is
+// left as it is.
+func Folder(path string) error {
+	if fi, err := os.Stat(path); err == nil && fi.IsDir() {
+		return nil
+	}
+	parent := filepath.Dir(path)
+	if parent != path {
+		if err := Folder(parent); err != nil {
+			return err
+		}
+	}
+	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return Sync(parent)
+}
+
+// Sync writes a folder's list of names to the disk.
+func Sync(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// File makes or replaces a private file by rename. The new bytes are made in
+// tmp, a folder of the same file system.
+func File(path, tmp string, b []byte) error {
+	f, err := os.CreateTemp(tmp, "new-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return Sync(filepath.Dir(path))
+}

@@ -1,0 +1,255 @@
+package cache
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/sotabuild/sotabuild/engine/cache/durable"
+	"github.com/sotabuild/sotabuild/engine/cache/journal"
+	"github.com/sotabuild/sotabuild/engine/key"
+)
+
+// Options are what a writer brings along.
+type Options struct {
+	// Command is what others are told who want the store meanwhile, such as
+	// "sotabuild apply". It must hold no secret.
+	Command string
+	// Now is the clock; nil is the system's.
+	Now func() time.Time
+}
+
+// Local is the store beside the campaign, open for writing:
+//
+//	cas/ab/<62 hex>  objects
+//	journal          records and intents, append-only; see package journal
+//	lock             held by the one writer, and names it
+//	id               the store's own random name
+//	quarantine/      what was found broken
+//	tmp/             objects being written
+//
+// The index is built from the journal when the store is opened. Deleting the
+// folder is always safe: what was in it is a miss.
+type Local struct {
+	*Snapshot
+	lock *lock
+
+	append  sync.Mutex      // one append at a time
+	journal *journal.Writer // guarded by append; nil when closed
+}
+
+var _ Store = (*Local)(nil)
+
+const idLen = 32
+
+// OpenLocal opens the store in dir for writing and makes it if it is not there.
+// A store that another process writes is a *LockedError. A cut frame at the end
+// of the journal, left by a writer that died, is cut off and is a defect.
+func OpenLocal(dir string, o Options) (*Local, error) {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if err := prepare(dir); err != nil {
+		return nil, fmt.Errorf("opening store %s: %w", dir, err)
+	}
+	lk, err := acquire(dir, o)
+	if err != nil {
+		return nil, err
+	}
+	l := &Local{Snapshot: newSnapshot(dir, true), lock: lk}
+	if err := l.open(); err != nil {
+		return nil, errors.Join(fmt.Errorf("opening store %s: %w", dir, err), l.Snapshot.Close(), lk.release())
+	}
+	return l, nil
+}
+
+// prepare makes the store's folder, private. A folder that is no store yet, is
+// open to others and holds something is somebody's own: it is refused rather
+// than closed to them. (A private one may hold what belongs beside a store.)
+func prepare(dir string) error {
+	if err := durable.Folder(dir); err != nil {
+		return err
+	}
+	fi, err := os.Stat(dir)
+	if err != nil {
+		return err
+	}
+	names, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	isID := func(n os.DirEntry) bool { return n.Name() == "id" }
+	if fi.Mode().Perm()&0o077 != 0 && len(names) > 0 && !slices.ContainsFunc(names, isID) {
+		return fmt.Errorf("it is no store and holds %q; choose a folder of its own", names[0].Name())
+	}
+	return os.Chmod(dir, 0o700)
+}
+
+// open reads or makes everything, under the lock.
+func (l *Local) open() error {
+	// Whatever is in tmp belongs to a writer that is dead.
+	if err := os.RemoveAll(filepath.Join(l.dir, "tmp")); err != nil {
+		return err
+	}
+	for _, name := range []string{"tmp", "cas", "quarantine"} {
+		if err := durable.Folder(filepath.Join(l.dir, name)); err != nil {
+			return err
+		}
+	}
+	if err := l.identify(); err != nil {
+		return err
+	}
+	var err error
+	l.file, err = os.OpenFile(filepath.Join(l.dir, "journal"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := durable.Sync(l.dir); err != nil {
+		return err
+	}
+	tail, err := l.load()
+	if err != nil {
+		return err
+	}
+	if !tail.Empty() {
+		l.damaged(tail)
+	}
+	l.journal, err = journal.NewWriter(l.file, tail.From)
+	return err
+}
+
+func (l *Local) identify() (err error) {
+	if l.id, err = readID(l.dir); err != nil || l.id != "" {
+		return err
+	}
+	var b [idLen / 2]byte
+	rand.Read(b[:])
+	l.id = hex.EncodeToString(b[:])
+	return durable.File(filepath.Join(l.dir, "id"), filepath.Join(l.dir, "tmp"), []byte(l.id+"\n"))
+}
+
+// Object stores bytes and returns their digest and number. They are durable
+// when it returns.
+func (l *Local) Object(r io.Reader) (key.Digest, int64, error) {
+	if err := l.writable(); err != nil {
+		return key.Digest{}, 0, fmt.Errorf("storing an object: %w", err)
+	}
+	return l.objects.Put(r)
+}
+
+// Put appends a record; it is durable when it returns. Its outputs must be in
+// the store. Version and Serial are set, outputs sorted, times UTC.
+func (l *Local) Put(ctx context.Context, r Record) (*Record, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("recording %s: %w", r.Node, err)
+	}
+	if err := checkRecord(&r); err != nil {
+		return nil, fmt.Errorf("recording %q: %w", r.Node, err)
+	}
+	for _, o := range r.Outputs {
+		if !l.objects.Has(o.Digest, o.Size) {
+			return nil, fmt.Errorf("recording %s: output %q: object %s of %d bytes: %w", r.Node, o.Name, o.Digest, o.Size, ErrMissing)
+		}
+	}
+	l.append.Lock()
+	defer l.append.Unlock()
+	r.Serial = l.Serial() + 1
+	payload, err := encodeRecord(&r)
+	if err != nil {
+		return nil, fmt.Errorf("recording %s: %w", r.Node, err)
+	}
+	if err := l.write(frameRecord, payload); err != nil {
+		return nil, fmt.Errorf("recording %s: %w", r.Node, err)
+	}
+	return &r, nil
+}
+
+// Intend writes an intent down; it is durable when it returns. A second intent
+// of the same id replaces the first.
+func (l *Local) Intend(in Intent) error {
+	if in.ID == "" || !utf8.ValidString(in.ID) {
+		return fmt.Errorf("intending %q: its id is empty or not UTF-8", in.ID)
+	}
+	in.At = in.At.UTC()
+	payload, err := json.Marshal(in)
+	if err != nil {
+		return fmt.Errorf("intending %s: %w", in.ID, err)
+	}
+	l.append.Lock()
+	defer l.append.Unlock()
+	if err := l.write(frameIntend, payload); err != nil {
+		return fmt.Errorf("intending %s: %w", in.ID, err)
+	}
+	return nil
+}
+
+// Settle writes down that an intent's side effect is gone. Settling what is
+// settled is no error: a killed process may have come to the same end.
+func (l *Local) Settle(id string) error {
+	l.append.Lock()
+	defer l.append.Unlock()
+	if !slices.ContainsFunc(l.Intents(), func(in Intent) bool { return in.ID == id }) {
+		return nil
+	}
+	if err := l.write(frameSettle, []byte(id)); err != nil {
+		return fmt.Errorf("settling %s: %w", id, err)
+	}
+	return nil
+}
+
+// Intents lists the intents not settled, oldest first.
+func (l *Local) Intents() []Intent {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.index.intents)
+}
+
+// write appends one frame and takes it into the index. The caller holds append.
+func (l *Local) write(kind uint16, payload []byte) error {
+	if l.journal == nil {
+		return errClosed
+	}
+	if err := l.writable(); err != nil {
+		return err
+	}
+	at, err := l.journal.Append(kind, payload)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.index.add(journal.Frame{Span: at, Version: journal.Version, Kind: kind, Payload: payload})
+}
+
+var errClosed = errors.New("the store is closed")
+
+// writable says whether what is written would be found again: the folder may
+// have been deleted, and even made again by another process.
+func (l *Local) writable() error {
+	if !samePath(l.file, filepath.Join(l.dir, "journal")) {
+		return fmt.Errorf("store %s was closed, or deleted while it was in use; open it again", l.dir)
+	}
+	return nil
+}
+
+// Close lets the next writer in. Closing twice is an error.
+func (l *Local) Close() error {
+	l.append.Lock()
+	defer l.append.Unlock()
+	if l.journal == nil {
+		return errClosed
+	}
+	l.journal = nil
+	return errors.Join(l.Snapshot.Close(), l.lock.release())
+}

@@ -1,0 +1,252 @@
+// Package objects is a folder of immutable files named by the sha256 of their
+// bytes: cas/ab/<62 hex>, mode 0444, each come into being by rename, whole and
+// synced. It knows no records.
+//
+// A broken object is a miss: the error is ErrMissing, the file is moved out of
+// the way, and the caller of New is told in a sentence. A Store is safe for
+// concurrent use; several processes may read, one may write.
+package objects
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/sotabuild/sotabuild/engine/cache/durable"
+	"github.com/sotabuild/sotabuild/engine/key"
+)
+
+// ErrMissing is in the chain of every error about an object that is not in the
+// store, or was and turned out broken. Its producer must run again.
+var ErrMissing = errors.New("the object is not in the store")
+
+// Store is the folder. Make it with New.
+type Store struct {
+	dir    string
+	writer bool
+	defect func(format string, args ...any)
+
+	mu sync.Mutex
+	// sound are the objects that this process has read whole and found right,
+	// broken those found wrong and not stored again since; guarded by mu.
+	sound, broken map[key.Digest]bool
+}
+
+// New is the store of objects in dir, which holds cas, tmp and quarantine. Only
+// a writer may Put, and moves broken objects away; a reader leaves them to it.
+// defect is told what is found broken, at most once an object; it must not call
+// back.
+func New(dir string, writer bool, defect func(format string, args ...any)) *Store {
+	return &Store{dir: dir, writer: writer, defect: defect, sound: map[key.Digest]bool{}, broken: map[key.Digest]bool{}}
+}
+
+func (o *Store) file(d key.Digest) string {
+	h := hex.EncodeToString(d[:])
+	return filepath.Join(o.dir, "cas", h[:2], h[2:])
+}
+
+// Has reports whether an object of this size is there. It reads no bytes.
+func (o *Store) Has(d key.Digest, size int64) bool {
+	o.mu.Lock()
+	broken := o.broken[d]
+	o.mu.Unlock()
+	if broken {
+		return false
+	}
+	fi, err := os.Lstat(o.file(d))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		o.defect("object %s is missing", d)
+		return false
+	case err != nil:
+		o.defect("object %s cannot be read: %v", d, err)
+		return false
+	case fi.Size() != size:
+		// Which of the two is wrong, the file or who asks? Its bytes say.
+		o.mu.Lock()
+		delete(o.sound, d)
+		o.mu.Unlock()
+		switch err := o.Verify(d); {
+		case err == nil:
+			o.defect("object %s has %d bytes and is looked for with %d", d, fi.Size(), size)
+		case !errors.Is(err, ErrMissing):
+			o.defect("object %s cannot be read: %v", d, err)
+		}
+		return false
+	}
+	return true
+}
+
+// spoil takes a broken object, read through f, out of the way. A reader has no
+// right to: it remembers, says so, and leaves the file to the next writer.
+func (o *Store) spoil(d key.Digest, f *os.File) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	read, errRead := f.Stat()
+	now, errNow := os.Lstat(o.file(d))
+	if o.broken[d] || (errRead == nil && errNow == nil && !os.SameFile(read, now)) {
+		return // known, or stored again meanwhile
+	}
+	o.broken[d] = true
+	delete(o.sound, d)
+	if !o.writer {
+		o.defect("object %s holds other bytes than were stored", d)
+		return
+	}
+	to := filepath.Join(o.dir, "quarantine", hex.EncodeToString(d[:]))
+	if err := os.Rename(o.file(d), to); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		o.defect("object %s holds other bytes than were stored and cannot be quarantined: %v", d, err)
+		return
+	}
+	o.defect("object %s holds other bytes than were stored: moved to %s", d, to)
+}
+
+// Open reads an object and checks it on the way. Reaching the end is what
+// checks it; a reader that stops earlier has unchecked bytes.
+func (o *Store) Open(d key.Digest) (io.ReadCloser, error) {
+	o.mu.Lock()
+	broken := o.broken[d]
+	o.mu.Unlock()
+	if broken {
+		return nil, fmt.Errorf("opening object %s: it is broken: %w", d, ErrMissing)
+	}
+	f, err := os.Open(o.file(d))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("opening object %s: %w", d, ErrMissing)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("opening object: %w", err)
+	}
+	return &checked{o: o, d: d, f: f, h: sha256.New()}, nil
+}
+
+type checked struct {
+	o *Store
+	d key.Digest
+	f *os.File
+	h hash.Hash
+}
+
+func (c *checked) Read(p []byte) (int, error) {
+	n, err := c.f.Read(p)
+	c.h.Write(p[:n])
+	if err != io.EOF {
+		return n, err
+	}
+	if key.Digest(c.h.Sum(nil)) != c.d {
+		c.o.spoil(c.d, c.f)
+		return n, fmt.Errorf("reading object %s: its bytes are not those that were stored: %w", c.d, ErrMissing)
+	}
+	c.o.mu.Lock()
+	defer c.o.mu.Unlock()
+	c.o.sound[c.d] = true
+	return n, io.EOF
+}
+
+func (c *checked) Close() error { return c.f.Close() }
+
+func (o *Store) Bytes(d key.Digest) ([]byte, error) {
+	r, err := o.Open(d)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	_, err = b.ReadFrom(r)
+	if err = errors.Join(err, r.Close()); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}
+
+// Verify reads an object whole, once in this process; afterwards it only looks
+// whether the file is still there.
+func (o *Store) Verify(d key.Digest) error {
+	o.mu.Lock()
+	sound := o.sound[d]
+	o.mu.Unlock()
+	if sound {
+		if _, err := os.Lstat(o.file(d)); err == nil {
+			return nil
+		}
+	}
+	r, err := o.Open(d)
+	if err != nil {
+		return err
+	}
+	_, err = io.CopyBuffer(struct{ io.Writer }{io.Discard}, r, make([]byte, 256<<10))
+	return errors.Join(err, r.Close())
+}
+
+// Path returns the object's file after its bytes were found right.
+func (o *Store) Path(d key.Digest) (string, error) {
+	if err := o.Verify(d); err != nil {
+		return "", err
+	}
+	path, err := filepath.Abs(o.file(d))
+	if err != nil {
+		return "", fmt.Errorf("locating object %s: %w", d, err)
+	}
+	return path, nil
+}
+
+// Put writes an object: to a name of its own, synced, renamed, and the folder
+// synced, so that it is either not there or whole for good. One that is there
+// already is read once before it is believed.
+func (o *Store) Put(r io.Reader) (d key.Digest, size int64, err error) {
+	tmp, err := os.CreateTemp(filepath.Join(o.dir, "tmp"), "object-*")
+	if err != nil {
+		return d, 0, fmt.Errorf("storing an object: %w", err)
+	}
+	keep := false
+	defer func() {
+		err = errors.Join(err, tmp.Close())
+		if !keep {
+			err = errors.Join(err, os.Remove(tmp.Name()))
+		}
+		if err != nil {
+			d, size, err = key.Digest{}, 0, fmt.Errorf("storing an object: %w", err)
+		}
+	}()
+	h := sha256.New()
+	size, err = io.CopyBuffer(io.MultiWriter(tmp, h), struct{ io.Reader }{r}, make([]byte, 256<<10))
+	if err != nil {
+		return d, size, err
+	}
+	h.Sum(d[:0])
+	to := o.file(d)
+	if err := o.Verify(d); err == nil {
+		// Its folder entry may be younger than the last power failure.
+		return d, size, durable.Sync(filepath.Dir(to))
+	} else if !errors.Is(err, ErrMissing) {
+		return d, size, err
+	}
+	if err := errors.Join(tmp.Chmod(0o444), tmp.Sync(), durable.Folder(filepath.Dir(to))); err != nil {
+		return d, size, err
+	}
+	if err := o.place(tmp.Name(), d); err != nil {
+		return d, size, err
+	}
+	keep = true
+	return d, size, durable.Sync(filepath.Dir(to))
+}
+
+// place gives a whole object its name. It is under the lock so that nobody
+// takes the new file for the broken one it replaces.
+func (o *Store) place(tmp string, d key.Digest) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if err := os.Rename(tmp, o.file(d)); err != nil {
+		return err
+	}
+	o.sound[d] = true
+	delete(o.broken, d)
+	return nil
+}

@@ -1,0 +1,234 @@
+package cache
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/sotabuild/sotabuild/engine/cache/durable"
+	"github.com/sotabuild/sotabuild/engine/cache/journal"
+	"github.com/sotabuild/sotabuild/engine/cache/objects"
+	"github.com/sotabuild/sotabuild/engine/key"
+)
+
+// Snapshot is a store as it was when it was opened for reading: a prefix of the
+// journal. It takes no lock, changes nothing, and may be used while a writer is
+// at work. It is safe for concurrent use.
+type Snapshot struct {
+	dir     string
+	id      string
+	writer  bool     // may quarantine
+	file    *os.File // the journal; nil: there is none
+	objects *objects.Store
+	defects *defects
+
+	mu    sync.Mutex
+	index index // guarded by mu; only a writer's changes
+}
+
+// OpenReader opens the store in dir for reading. A store that does not exist
+// reads as an empty one. Cost: one pass over the journal, about 1 µs a record.
+func OpenReader(dir string) (*Snapshot, error) {
+	s := newSnapshot(dir, false)
+	id, err := readID(dir)
+	if err != nil {
+		return nil, err
+	}
+	s.id = id
+	f, err := os.Open(filepath.Join(dir, "journal"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return s, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("opening store %s: %w", dir, err)
+	}
+	s.file = f
+	// What stands at the end and is no whole frame may be one that a writer is
+	// at. It is left out and is no defect.
+	if _, err := s.load(); err != nil {
+		return nil, errors.Join(fmt.Errorf("opening store %s: %w", dir, err), f.Close())
+	}
+	return s, nil
+}
+
+func newSnapshot(dir string, writer bool) *Snapshot {
+	d := &defects{}
+	return &Snapshot{dir: dir, writer: writer, defects: d, objects: objects.New(dir, writer, d.add), index: newIndex(0)}
+}
+
+// load reads the journal and returns what stands after its last whole frame.
+// Damaged stretches between whole frames are defects.
+func (s *Snapshot) load() (tail journal.Span, err error) {
+	fi, err := s.file.Stat()
+	if err != nil {
+		return tail, err
+	}
+	s.index = newIndex(fi.Size())
+	return journal.Scan(s.file, fi.Size(), func(f journal.Frame) {
+		if err := s.index.add(f); err != nil {
+			s.defects.add("journal: the entry at byte %d is passed over: %v", f.Span.From, err)
+		}
+	}, s.damaged)
+}
+
+// damaged says that a stretch of the journal is no entry, and lets a writer
+// keep a copy of it.
+func (s *Snapshot) damaged(bad journal.Span) {
+	said := fmt.Sprintf("journal: bytes %d to %d are no whole entry", bad.From, bad.To)
+	if !s.writer {
+		s.defects.add("%s", said)
+		return
+	}
+	to := filepath.Join(s.dir, "quarantine", fmt.Sprintf("journal-%d", bad.From))
+	b := make([]byte, bad.To-bad.From)
+	_, err := s.file.ReadAt(b, bad.From)
+	if err == nil {
+		err = durable.File(to, filepath.Join(s.dir, "tmp"), b)
+	}
+	if err != nil {
+		s.defects.add("%s and cannot be quarantined: %v", said, err)
+		return
+	}
+	s.defects.add("%s: copied to %s", said, to)
+}
+
+// ID is the store's own random name; "" for a store that does not exist.
+func (s *Snapshot) ID() string { return s.id }
+
+// Serial is the position of the newest record; 0 for an empty store.
+func (s *Snapshot) Serial() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.index.serial
+}
+
+// Lookup returns the key's records whose outputs are all present with their
+// sizes, oldest first. Cost: a read and a parse for each record, a stat for
+// each output. The caller owns the records.
+func (s *Snapshot) Lookup(k key.Key) []*Record {
+	s.mu.Lock()
+	list := s.index.chain(s.index.key[k], func(e *indexEntry) int32 { return e.olderKey })
+	s.mu.Unlock()
+	var out []*Record
+	for _, r := range s.read(list) {
+		if s.complete(r) {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// complete reports whether a record's outputs are all there. All are looked
+// for, so that each one that is not is a defect.
+func (s *Snapshot) complete(r *Record) bool {
+	ok := true
+	for _, o := range r.Outputs {
+		ok = s.objects.Has(o.Digest, o.Size) && ok
+	}
+	return ok
+}
+
+// History returns the records whose Node is this address, oldest first, also
+// those whose outputs are gone.
+func (s *Snapshot) History(node string) []*Record {
+	s.mu.Lock()
+	list := s.index.chain(s.index.node[node], func(e *indexEntry) int32 { return e.olderNode })
+	s.mu.Unlock()
+	return s.read(list)
+}
+
+// Kind returns the newest record of each key of a kind, oldest first.
+func (s *Snapshot) Kind(kind string) []*Record {
+	s.mu.Lock()
+	list := s.index.chain(s.index.kind[kind], func(e *indexEntry) int32 { return e.olderKind })
+	s.mu.Unlock()
+	newest := map[key.Key]*indexEntry{}
+	for _, e := range list {
+		newest[e.key] = e
+	}
+	list = slices.DeleteFunc(list, func(e *indexEntry) bool { return newest[e.key] != e })
+	return s.read(list)
+}
+
+// read parses entries. One that cannot be read is a defect and left out.
+func (s *Snapshot) read(list []*indexEntry) []*Record {
+	var out []*Record
+	for _, e := range list {
+		var r *Record
+		f, err := journal.Read(s.file, e.at)
+		if err == nil {
+			r, err = decodeRecord(f.Payload)
+		}
+		if err != nil {
+			s.defects.add("journal: the record at byte %d cannot be read: %v", e.at.From, err)
+			continue
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// Open reads an object; see Reader.
+func (s *Snapshot) Open(d key.Digest) (io.ReadCloser, error) { return s.objects.Open(d) }
+
+// Bytes reads a whole object, checked.
+func (s *Snapshot) Bytes(d key.Digest) ([]byte, error) { return s.objects.Bytes(d) }
+
+// Path is a file with the object's bytes, absolute, which must not be changed.
+// The bytes are checked the first time in a process.
+func (s *Snapshot) Path(d key.Digest) (string, error) { return s.objects.Path(d) }
+
+// Defects lists what was found broken since the store was opened, in the order
+// it was found, each once.
+func (s *Snapshot) Defects() []string { return s.defects.list() }
+
+// Close ends reading.
+func (s *Snapshot) Close() error {
+	if s.file == nil {
+		return nil
+	}
+	return s.file.Close()
+}
+
+// defects collects sentences, each once.
+type defects struct {
+	mu   sync.Mutex
+	said []string // guarded by mu
+}
+
+func (d *defects) add(format string, args ...any) {
+	s := fmt.Sprintf(format, args...)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !slices.Contains(d.said, s) {
+		d.said = append(d.said, s)
+	}
+}
+
+func (d *defects) list() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.said)
+}
+
+// readID reads the store's name; "" if it has none.
+func readID(dir string) (string, error) {
+	b, err := os.ReadFile(filepath.Join(dir, "id"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("opening store %s: %w", dir, err)
+	}
+	id := strings.TrimSuffix(string(b), "\n")
+	if len(id) != idLen || strings.Trim(id, "0123456789abcdef") != "" {
+		return "", fmt.Errorf("opening store %s: its id file holds %.40q, want %d hex digits; if the folder is no store of ours choose another, else delete it", dir, id, idLen)
+	}
+	return id, nil
+}

@@ -1,0 +1,114 @@
+package compile
+
+import (
+	"slices"
+
+	"github.com/sotabuild/sotabuild/engine/graph"
+	"github.com/sotabuild/sotabuild/engine/key"
+)
+
+// InputFact is the name of the facts that are inputs' digests.
+const InputFact = "in"
+
+// Lookup finds an action by its address.
+func (g *Graph) Lookup(addr string) (graph.NodeID, bool) {
+	id, ok := g.byAddr[addr]
+	return id, ok
+}
+
+// Select finds the action of an address, or all actions of a block, ascending.
+// A name that is neither is a Problem that names the nearest one.
+func (g *Graph) Select(name string) ([]graph.NodeID, *Problem) {
+	if id, ok := g.byAddr[name]; ok {
+		return []graph.NodeID{id}, nil
+	}
+	if ids := g.byBlock[name]; len(ids) > 0 && name != "" {
+		return slices.Clone(ids), nil
+	}
+	names := g.blockNames()
+	for i := range g.Actions {
+		names = append(names, g.Actions[i].Addr)
+	}
+	return nil, &Problem{name, "is neither a node's address nor a block" + didYouMean(name, names)}
+}
+
+// Dependants is what has an edge, of data or order, from a node: each once,
+// ascending. The caller must not change it.
+func (g *Graph) Dependants(id graph.NodeID) []graph.NodeID { return g.edges.Out(id) }
+
+// Needs is what a node has an edge from, of data or order: each once,
+// ascending. The caller must not change it.
+func (g *Graph) Needs(id graph.NodeID) []graph.NodeID { return g.edges.In(id) }
+
+// Ancestors marks, in place, everything that the marked nodes need.
+func (g *Graph) Ancestors(marked []bool) { g.edges.Ancestors(marked) }
+
+// Manifest is everything that decides a node's result. The digest function
+// says what is known of the inputs' outputs; false, or a zero digest, is not
+// known. While one is unknown the second result is false, and the manifest
+// holds the known facts only: good for explaining, no ground for a key.
+func (g *Graph) Manifest(id graph.NodeID, digest func(from graph.NodeID, output string) (key.Digest, bool)) (key.Manifest, bool) {
+	a := &g.Actions[id]
+	if len(a.Inputs) == 0 {
+		return a.own, true
+	}
+	var b key.Builder
+	b.Add(a.own.Facts()...)
+	known := true
+	for i, in := range a.Inputs {
+		d, ok := digest(a.Data[i], in.Output)
+		if !ok || d.IsZero() {
+			known = false
+			continue
+		}
+		b.Digest(InputFact, in.Name, d)
+	}
+	return b.Finish(), known
+}
+
+// blockNames are the blocks that have actions, by their first one.
+func (g *Graph) blockNames() []string {
+	var names []string
+	for i := range g.Actions {
+		if b := g.Actions[i].Block; b != "" && g.byBlock[b][0] == g.Actions[i].ID {
+			names = append(names, b)
+		}
+	}
+	return names
+}
+
+// Blocks is the graph of the blocks that the actions come from: one needs
+// another when any of its actions does. Blocks that need each other, which
+// actions may do without a cycle of their own, are an error.
+func (g *Graph) Blocks() (*graph.Blocks, error) {
+	var edges []graph.BlockEdge
+	seen := map[graph.BlockEdge]bool{}
+	for i := range g.Actions {
+		to := g.Actions[i].Block
+		for _, from := range g.Needs(graph.NodeID(i)) {
+			e := graph.BlockEdge{From: g.Actions[from].Block, To: to}
+			if e.From != e.To && e.From != "" && to != "" && !seen[e] {
+				seen[e] = true
+				edges = append(edges, e)
+			}
+		}
+	}
+	return graph.NewBlocks(g.blockNames(), edges)
+}
+
+// Picture shows every action, with data edges drawn and order edges dashed.
+func (g *Graph) Picture() graph.Picture {
+	var p graph.Picture
+	for i := range g.Actions {
+		a := &g.Actions[i]
+		p.Nodes = append(p.Nodes, graph.Shape{ID: a.Addr, Label: a.Addr, Class: a.Kind.Name})
+		data := make(map[graph.NodeID]bool, len(a.Data))
+		for _, from := range a.Data {
+			data[from] = true
+		}
+		for _, from := range g.Needs(a.ID) {
+			p.Edges = append(p.Edges, graph.Arrow{From: g.Actions[from].Addr, To: a.Addr, Dashed: !data[from]})
+		}
+	}
+	return p
+}

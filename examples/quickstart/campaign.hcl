@@ -1,0 +1,76 @@
+# The whole job on a laptop, without a GPU: two configurations of tinyserve, a
+# real small transformer server, compared as two frameworks.
+#
+#   make demo        builds both programs and applies this file
+#
+# smoke = true marks every result as a flow check: the scenarios are far
+# smaller than the two that a real decision needs.
+campaign "quickstart" {
+  target  = "blocked"
+  compare = ["naive"]
+  smoke   = true
+}
+
+model "tiny" {
+  path         = "../models/tiny" # config.json: random weights from a seed
+  precision    = "fp32"
+  quantization = "none"
+  max_context  = 1024
+}
+
+sla {
+  max_p50_ttft_ms  = 2000
+  max_p50_tpot_ms  = 80
+  min_success_rate = 0.99
+}
+
+scenario "chat" {
+  input_len   = 64
+  output_len  = 64
+  num_prompts = 24
+}
+
+scenario "summarization" {
+  input_len   = 256
+  output_len  = 32
+  num_prompts = 16
+}
+
+workload {
+  arrival     = "inf"
+  concurrency = [4]
+  warmup      = 2
+  seed        = 1
+}
+
+framework "blocked" {
+  use     = "tinyserve"
+  program = "../../bin/tinyserve"
+  flags = {
+    kernel        = "blocked"
+    threads       = 1
+    max_model_len = 1024
+  }
+  search {
+    max_candidates = 3
+    space = {
+      max_num_seqs = [2, 4]
+    }
+  }
+}
+
+framework "naive" {
+  use     = "tinyserve"
+  program = "../../bin/tinyserve"
+  flags = {
+    kernel        = "naive"
+    threads       = 1
+    max_model_len = 1024
+  }
+  search {
+    max_candidates = 3
+    space = {
+      max_num_seqs = [2, 4]
+    }
+  }
+}

@@ -1,0 +1,565 @@
+package local
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"github.com/sotabuild/sotabuild/executors"
+	"github.com/sotabuild/sotabuild/executors/internal/puppet"
+	"github.com/sotabuild/sotabuild/executors/proc"
+	"github.com/sotabuild/sotabuild/executors/runner"
+	"github.com/sotabuild/sotabuild/executors/supervisor"
+)
+
+func TestMain(m *testing.M) {
+	puppet.Main()
+	if len(os.Args) == 3 && os.Args[1] == "runner" {
+		os.Exit(supervisor.Main(os.Args[2]))
+	}
+	if len(os.Args) == 3 && os.Args[1] == "engine" {
+		engine(os.Args[2])
+	}
+	os.Exit(m.Run())
+}
+
+// engine is a process that starts the task of a folder, writes its handle down
+// and waits: what the tests kill.
+func engine(dir string) {
+	var task executors.Task
+	text, err := os.ReadFile(filepath.Join(dir, "task.json"))
+	if err == nil {
+		err = json.Unmarshal(text, &task)
+	}
+	var h executors.Handle
+	e := New(self())
+	if err == nil {
+		h, err = e.Start(context.Background(), task)
+	}
+	if err == nil {
+		text, err = json.Marshal(h)
+	}
+	if err == nil {
+		err = errors.Join(os.WriteFile(filepath.Join(dir, "handle.new"), text, 0o600),
+			os.Rename(filepath.Join(dir, "handle.new"), filepath.Join(dir, "handle")))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "engine:", err)
+		os.Exit(1)
+	}
+	e.Wait(context.Background(), h)
+	os.Exit(0)
+}
+
+func self() string {
+	path, err := os.Executable()
+	if err != nil {
+		panic(err)
+	}
+	return path
+}
+
+// newTask makes a task that runs a program. At the end of the test nothing of
+// it lives.
+func newTask(t *testing.T, argv ...string) executors.Task {
+	t.Helper()
+	t.Parallel()
+	root := t.TempDir()
+	task := executors.Task{
+		ID: executors.TaskID(fmt.Sprintf("local-test-%d", time.Now().UnixNano())), Dir: filepath.Join(root, "task"),
+		Process: specs.Process{Args: argv}, StopGrace: 5 * time.Second,
+		Labels: map[string]string{executors.LabelRun: "run-1"},
+	}
+	if err := os.Mkdir(task.Dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if left := alive(t, task); len(left) > 0 {
+			t.Errorf("left behind: %v", left)
+			for _, p := range left {
+				p.Signal(unix.SIGKILL)
+			}
+		}
+	})
+	return task
+}
+
+func alive(t *testing.T, task executors.Task) []proc.Process {
+	t.Helper()
+	all, err := proc.List()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return proc.Marked(all, mark(task.ID))
+}
+
+// serving makes a task whose server is deaf and has an orphan without our mark,
+// in a session of its own; its step waits for good.
+func serving(t *testing.T) executors.Task {
+	t.Helper()
+	task := newTask(t)
+	spec := runner.Spec{
+		Version: 1, Task: task.ID, Endpoint: runner.Endpoint{Role: "server"},
+		Processes: []runner.Process{{
+			Role: "server", Count: 1, Argv: puppet.Self("server", "-port", "{port}", "-deaf", "-fork", "{out}/orphan", "-bare"),
+			Health: runner.Health{Path: "/health", Every: 10 * time.Millisecond},
+			Stop:   runner.Stop{First: 100 * time.Millisecond, Second: 100 * time.Millisecond},
+		}},
+		Steps: []runner.Step{
+			{ID: "done", Deadline: time.Minute, Argv: puppet.Self("client")},
+			{ID: "ask", Deadline: time.Minute, Argv: puppet.Self("client", "-started", "{step}/started")},
+		},
+	}
+	if err := runner.WriteSpec(task.Dir, spec); err != nil {
+		t.Fatal(err)
+	}
+	return task
+}
+
+func start(t *testing.T, e *Executor, task executors.Task) executors.Handle {
+	t.Helper()
+	h, err := e.Start(context.Background(), task)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func wait(t *testing.T, e *Executor, h executors.Handle) executors.Outcome {
+	t.Helper()
+	ctx, done := context.WithTimeout(context.Background(), 30*time.Second)
+	defer done()
+	o, err := e.Wait(ctx, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("outcome %+v", o)
+	return o
+}
+
+func until(t *testing.T, limit time.Duration, what string, ok func() bool) {
+	t.Helper()
+	for late := time.Now().Add(limit); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(late) {
+			t.Fatalf("not within %s: %s", limit, what)
+		}
+	}
+}
+
+func file(t *testing.T, task executors.Task, name string) string {
+	t.Helper()
+	path := filepath.Join(task.Dir, name)
+	until(t, 20*time.Second, name, func() bool { _, err := os.Stat(path); return err == nil })
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// orphan returns the process that the server has double-forked, when the step
+// runs.
+func orphan(t *testing.T, task executors.Task) proc.Process {
+	t.Helper()
+	file(t, task, "steps/ask/started")
+	var pid int
+	fmt.Sscan(file(t, task, "orphan"), &pid)
+	p, err := proc.Read(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func supervisorOf(t *testing.T, h executors.Handle) proc.ID {
+	t.Helper()
+	r, err := parse(h.Ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.id
+}
+
+func TestEndsOfAProgram(t *testing.T) {
+	for _, c := range []struct {
+		flags  []string
+		reason executors.Reason
+		code   int
+		signal string
+	}{
+		{[]string{"-code", "0"}, executors.Exited, 0, ""},
+		{[]string{"-code", "1"}, executors.Exited, 1, ""},
+		{[]string{"-code", "7"}, executors.Exited, 7, ""},
+		{[]string{"-code", "126"}, executors.Exited, 126, ""},
+		{[]string{"-code", "127"}, executors.Exited, 127, ""},
+		{[]string{"-signal", "9"}, executors.Signaled, 0, "killed"},
+		{[]string{"-signal", "15"}, executors.Signaled, 0, "terminated"},
+	} {
+		t.Run(strings.Join(c.flags, "")[1:], func(t *testing.T) {
+			task := newTask(t, puppet.Self("client", append(c.flags, "-env", "env")...)...)
+			task.Process.Env = []string{"A=1"}
+			e := New(self())
+			h := start(t, e, task)
+			for range 2 { // it may be asked again
+				if o := wait(t, e, h); o.Reason != c.reason || o.Code != c.code || o.Signal != c.signal {
+					t.Errorf("outcome %+v, want %s %d %q", o, c.reason, c.code, c.signal)
+				}
+			}
+			if got, want := file(t, task, "env"), "A=1\n"+mark(task.ID)+"\nSOTABUILD_LIFELINE=3"; got != want {
+				t.Errorf("environment %q, want %q", got, want)
+			}
+			if err := e.Stop(context.Background(), h, time.Second); err != nil {
+				t.Errorf("stopping an ended task: %v", err)
+			}
+		})
+	}
+}
+
+func TestProgramThatCannotBeExecuted(t *testing.T) {
+	task := newTask(t, "/etc/passwd")
+	e := New(self())
+	if err := e.Check(task); err == nil || !strings.Contains(err.Error(), "cannot be executed") {
+		t.Errorf("check says %v", err)
+	}
+	h := start(t, e, task)
+	if o := wait(t, e, h); o.Reason != executors.NotStarted || !strings.Contains(o.Detail, "permission denied") {
+		t.Errorf("outcome %+v, want not started", o)
+	}
+	if err := e.Logs(context.Background(), h, io.Discard); err != nil {
+		t.Errorf("its logs: %v", err)
+	}
+	if err := e.Reap(context.Background(), h); err != nil {
+		t.Errorf("reaping it: %v", err)
+	}
+}
+
+func TestStartingTwiceIsOneStart(t *testing.T) {
+	task := newTask(t, puppet.Self("client", "-count", "count")...)
+	var all sync.WaitGroup
+	handles := make([]executors.Handle, 8)
+	for i := range handles {
+		all.Go(func() {
+			h, err := New(self()).Start(context.Background(), task) // as another process would
+			if err != nil {
+				t.Error(err)
+			}
+			handles[i] = h
+		})
+	}
+	all.Wait()
+	for _, h := range handles {
+		if h != handles[0] {
+			t.Errorf("handles %v and %v", h, handles[0])
+		}
+	}
+	until(t, 20*time.Second, "its end", func() bool { return len(alive(t, task)) == 0 })
+	if again := start(t, New(self()), task); again != handles[0] {
+		t.Errorf("after its end: handle %v, want %v", again, handles[0])
+	}
+	if got := strings.Count(file(t, task, "count"), "\n"); got != 1 {
+		t.Errorf("it ran %d times", got)
+	}
+	other := task
+	other.ID += "-other"
+	if _, err := New(self()).Start(context.Background(), other); err == nil {
+		t.Error("another task was started in the same folder")
+	}
+}
+
+func TestStartThatBrokeHalfWay(t *testing.T) {
+	task := newTask(t, puppet.Self("client", "-count", "count")...)
+	r := ref{dir: task.Dir}
+	intent := func(s *state) error { *s = state{Task: task.ID, Labels: task.Labels}; return nil }
+	if err := r.update(context.Background(), intent); err != nil {
+		t.Fatal(err)
+	}
+	e := New(self(), filepath.Dir(task.Dir))
+	if list, err := e.List(context.Background(), "run-1"); err != nil || len(list) != 1 {
+		t.Errorf("listed %v, %v; want the task", list, err)
+	}
+	if o := wait(t, e, start(t, e, task)); o.Reason != executors.Lost {
+		t.Errorf("outcome %+v, want lost: nobody knows whether it ran", o)
+	}
+	if _, err := os.Stat(filepath.Join(task.Dir, "count")); err == nil {
+		t.Error("it was started a second time")
+	}
+}
+
+func TestLogsComeWhole(t *testing.T) {
+	task := newTask(t, puppet.Self("client", "-lines", "200000")...)
+	e := New(self())
+	h := start(t, e, task)
+	var got, want bytes.Buffer
+	if err := e.Logs(context.Background(), h, &got); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 200000 {
+		fmt.Fprintln(&want, "line", i)
+	}
+	if !bytes.Equal(got.Bytes(), want.Bytes()) {
+		t.Errorf("%d bytes came, want %d", got.Len(), want.Len())
+	}
+	wait(t, e, h)
+}
+
+func TestStopIsGracefulThenHard(t *testing.T) {
+	t.Run("graceful", func(t *testing.T) {
+		task := serving(t)
+		e := New(self())
+		h := start(t, e, task)
+		old := orphan(t, task)
+		if err := e.Stop(context.Background(), h, 20*time.Second); err != nil {
+			t.Fatal(err)
+		}
+		if left := alive(t, task); len(left) > 0 || old.Alive() {
+			t.Errorf("after the stop: %v, orphan %t", left, old.Alive())
+		}
+		if o := wait(t, e, h); o.Reason != executors.Stopped {
+			t.Errorf("outcome %+v", o)
+		}
+		if x, err := runner.ReadExit(task.Dir); err != nil || x.Outcome.Class != executors.ClassInterrupted {
+			t.Errorf("exit record %+v, %v", x, err)
+		}
+	})
+	t.Run("hard", func(t *testing.T) {
+		task := newTask(t, puppet.Self("server", "-deaf", "-fork", "orphan")...)
+		e := New(self())
+		h := start(t, e, task)
+		file(t, task, "orphan")
+		if err := e.Stop(context.Background(), h, 50*time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+		if left := alive(t, task); len(left) > 0 {
+			t.Errorf("after the stop: %v", left)
+		}
+		if o := wait(t, e, h); o.Reason != executors.Stopped || !strings.Contains(o.Detail, "killed") {
+			t.Errorf("outcome %+v", o)
+		}
+	})
+}
+
+func TestDeadlineOfATask(t *testing.T) {
+	task := newTask(t, puppet.Self("sleeper")...)
+	task.Deadline, task.StopGrace = 200*time.Millisecond, 50*time.Millisecond
+	e := New(self())
+	if o := wait(t, e, start(t, e, task)); o.Reason != executors.TimedOut {
+		t.Errorf("outcome %+v", o)
+	}
+}
+
+func TestWaitEndsWithItsContext(t *testing.T) {
+	task := newTask(t, puppet.Self("sleeper")...)
+	e := New(self())
+	h := start(t, e, task)
+	ctx, done := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer done()
+	if _, err := e.Wait(ctx, h); !errors.Is(err, context.DeadlineExceeded) || !supervisorOf(t, h).Alive() {
+		t.Errorf("the error is %v; the task must live on", err)
+	}
+	if err := e.Stop(context.Background(), h, 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestKilledRunnerLeavesNothing(t *testing.T) {
+	task := serving(t)
+	e := New(self())
+	h := start(t, e, task)
+	old := orphan(t, task)
+	at := time.Now()
+	if err := supervisorOf(t, h).Signal(unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	o := wait(t, e, h)
+	if took := time.Since(at); took > 5*time.Second {
+		t.Errorf("it took %s", took)
+	}
+	if left := alive(t, task); len(left) > 0 || old.Alive() {
+		t.Errorf("left: %v, orphan %t", left, old.Alive())
+	}
+	if o.Reason != executors.Signaled || o.Signal != "killed" {
+		t.Errorf("outcome %+v", o)
+	}
+	nothingLooksFinished(t, task)
+	if _, err := runner.ReadExit(task.Dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("there is an exit record: %v", err)
+	}
+}
+
+// nothingLooksFinished says that the first step is kept and the second is not.
+func nothingLooksFinished(t *testing.T, task executors.Task) {
+	t.Helper()
+	if _, err := runner.ReadStep(filepath.Join(task.Dir, "steps/done")); err != nil {
+		t.Errorf("the finished step: %v", err)
+	}
+	if _, err := runner.ReadStep(filepath.Join(task.Dir, "steps/ask")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the step that was cut off has a record: %v", err)
+	}
+}
+
+// startEngine runs the task under an engine in another process.
+func startEngine(t *testing.T, task executors.Task) (*exec.Cmd, executors.Handle) {
+	t.Helper()
+	text, err := json.Marshal(task)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(task.Dir, "task.json"), text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self(), "engine", task.Dir)
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	var h executors.Handle
+	if err := json.Unmarshal([]byte(file(t, task, "handle")), &h); err != nil {
+		t.Fatal(err)
+	}
+	return cmd, h
+}
+
+func TestKilledEngineLeavesNothing(t *testing.T) {
+	task := serving(t)
+	cmd, h := startEngine(t, task)
+	old := orphan(t, task)
+	cmd.Process.Kill()
+	cmd.Wait()
+	until(t, 5*time.Second, "the end of its tree", func() bool { return len(alive(t, task)) == 0 && !old.Alive() })
+	nothingLooksFinished(t, task)
+
+	next := New(self(), filepath.Dir(task.Dir))
+	list, err := next.List(context.Background(), "run-1")
+	if err != nil || len(list) != 1 || list[0] != h {
+		t.Fatalf("listed %v, %v; want %v", list, err, h)
+	}
+	if o := wait(t, next, h); o.Reason != executors.Exited || o.Code != 0 {
+		t.Errorf("outcome %+v, want an exit that its record proves", o)
+	}
+	if x, err := runner.ReadExit(task.Dir); err != nil || x.Outcome.Class != executors.ClassInterrupted {
+		t.Errorf("exit record %+v, %v", x, err)
+	}
+	if err := next.Reap(context.Background(), h); err != nil {
+		t.Fatal(err)
+	}
+	if list, err := next.List(context.Background(), "run-1"); err != nil || len(list) > 0 {
+		t.Errorf("after reaping: %v, %v", list, err)
+	}
+	if list, err := next.List(context.Background(), "run-2"); err != nil || len(list) > 0 {
+		t.Errorf("another run lists %v, %v", list, err)
+	}
+}
+
+func TestBothKilledIsReapedByTheNext(t *testing.T) {
+	task := serving(t)
+	cmd, h := startEngine(t, task)
+	old := orphan(t, task)
+	// A stopped runner cannot act on its lifeline before it is killed too.
+	runner := supervisorOf(t, h)
+	for _, kill := range []func() error{
+		func() error { return runner.Signal(unix.SIGSTOP) }, cmd.Process.Kill,
+		func() error { return runner.Signal(unix.SIGKILL) },
+	} {
+		if err := kill(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd.Wait()
+	until(t, 5*time.Second, "the end of the runner", func() bool { return !runner.Alive() })
+	if len(alive(t, task)) == 0 || !old.Alive() {
+		t.Fatal("nothing was left to be reaped")
+	}
+	argv := puppet.Self("sleeper")
+	stranger := exec.Command(argv[0], argv[1:]...)
+	if err := stranger.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		stranger.Process.Kill()
+		stranger.Wait()
+	}()
+
+	next := New(self(), filepath.Dir(task.Dir))
+	if err := next.Reap(context.Background(), h); err != nil {
+		t.Fatal(err)
+	}
+	if left := alive(t, task); len(left) > 0 || old.Alive() {
+		t.Errorf("left: %v, orphan %t", left, old.Alive())
+	}
+	nothingLooksFinished(t, task)
+	if o := wait(t, next, h); o.Reason != executors.Lost {
+		t.Errorf("outcome %+v, want lost", o)
+	}
+	if _, err := proc.Read(stranger.Process.Pid); err != nil {
+		t.Errorf("a stranger of the same name: %v", err)
+	}
+}
+
+func TestCheckRefuses(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*executors.Task)
+		want   string
+	}{
+		{"image", func(t *executors.Task) { t.Image = "vllm:1" }, "local runs no images"},
+		{"id", func(t *executors.Task) { t.ID = "A/b" }, "a-z, 0-9 and -"},
+		{"mount", func(t *executors.Task) { t.Mounts = []specs.Mount{{Source: "/etc", Destination: "/models"}} }, "same absolute path"},
+		{"missing", func(t *executors.Task) { t.Mounts = []specs.Mount{{Source: "/no/such", Destination: "/no/such"}} }, "mount is missing"},
+		{"program", func(t *executors.Task) { t.Process.Args = []string{"/no/such"} }, "missing or cannot be executed"},
+		{"relative", func(t *executors.Task) { t.Process.Args = []string{"sh"} }, "no absolute path"},
+		{"folder", func(t *executors.Task) { t.Dir = "/no/such" }, "folder"},
+		{"terminal", func(t *executors.Task) { t.Process.Terminal = true }, "terminal"},
+		{"cpus", func(t *executors.Task) { t.Resources.CPUs = 1 << 20 }, "CPUs"},
+		{"memory", func(t *executors.Task) { t.Resources.Memory = 1 << 60 }, "bytes of memory"},
+		{"ulimit", func(t *executors.Task) { t.Resources.Ulimits = map[string]uint64{"nofile": 1 << 40} }, "nofile"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			task := newTask(t, puppet.Self("client")...)
+			if err := New(self()).Check(task); err != nil {
+				t.Fatalf("the good task: %v", err)
+			}
+			c.change(&task)
+			if err := New(self()).Check(task); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("check says %v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+func TestHandleOfAStrangerIsRefused(t *testing.T) {
+	e := New(self())
+	for _, text := range []string{"", "1:2:3", "x:y:z:/tmp", "1:2:boot:relative"} {
+		if err := e.Stop(context.Background(), executors.Handle{Task: "x", Ref: text}, 0); err == nil {
+			t.Errorf("the reference %q was accepted", text)
+		}
+	}
+	p, err := proc.Read(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	boot, err := proc.BootID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	forged := ref{p.ID, boot, t.TempDir()}.String()
+	if err := e.Stop(context.Background(), executors.Handle{Task: "x", Ref: forged}, 0); err == nil {
+		t.Error("a process that is no task of the folder was to be stopped")
+	}
+}

@@ -1,0 +1,224 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"time"
+
+	"github.com/sotabuild/sotabuild/executors"
+	"github.com/sotabuild/sotabuild/executors/proc"
+	"github.com/sotabuild/sotabuild/executors/redact"
+	"github.com/sotabuild/sotabuild/executors/runner"
+)
+
+// steps runs the steps in order. A step that fails does not keep the next from
+// running; the end of life does. An error means that a record could not be
+// written, so nothing may follow.
+func (t *task) steps(life context.Context) error {
+	for _, s := range t.spec.Steps {
+		if life.Err() != nil {
+			return nil
+		}
+		record := t.step(life, s)
+		t.observe()
+		if record.Outcome.Class == executors.ClassInterrupted {
+			t.say("step %s: interrupted; it is not finished and has no record", s.ID)
+			return nil
+		}
+		t.say("step %s: %s %s", s.ID, or(string(record.Outcome.Class), "ok"), record.Outcome.Reason)
+		if err := runner.WriteStep(filepath.Join(t.dir, "steps", s.ID), record); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// step runs one step to its end, or to the end of life.
+func (t *task) step(life context.Context, s runner.Step) runner.StepRecord {
+	dir := filepath.Join(t.dir, "steps", s.ID)
+	record := runner.StepRecord{ID: s.ID, Task: t.spec.Task, Started: time.Now().UTC()}
+	child, failed := t.begin(s, dir, &record)
+	if failed != nil {
+		record.Outcome = outcome(executors.ClassClientFailed, "%s", t.hide.Text(failed.Error()))
+		record.Ended = time.Now().UTC()
+		return record
+	}
+	late := time.NewTimer(s.Deadline)
+	defer late.Stop()
+	var cut runner.StepOutcome
+	select {
+	case <-child.Done:
+	case <-late.C:
+		cut = outcome(executors.ClassTimeout, "the step passed its deadline of %s", s.Deadline)
+	case <-life.Done():
+		select {
+		case <-child.Done: // it had finished all the same
+		default:
+			cut = runner.StepOutcome{Class: executors.ClassInterrupted}
+		}
+	}
+	waits := []time.Duration{500 * time.Millisecond}
+	if cut.Class == "" {
+		waits = nil // what it left in its session has no reason to live
+	}
+	t.stop(child.Child, time.Now().Add(killPatience), waits...)
+	lost := child.finish()
+	record.Ended = time.Now().UTC()
+	record.Exit, record.Signal = child.Exit()
+	record.Outcome = cut
+	if cut.Class == "" {
+		record.Outcome = t.verdict(s, dir, record)
+		if lost != nil && record.Outcome.Class == "" {
+			record.Outcome = outcome(executors.ClassNoOutput, "its output could not be written: %v", lost)
+		}
+	}
+	if cut.Class == executors.ClassInterrupted || record.Outcome.Class != "" && t.dying(life) {
+		record.Outcome = t.explain(life)
+	}
+	record.Outcome.Reason = t.hide.Text(record.Outcome.Reason)
+	return record
+}
+
+// stepChild is a step's process with its sinks.
+type stepChild struct {
+	*proc.Child
+	sinks []*redact.Sink
+}
+
+func (c stepChild) finish() error {
+	var err error
+	for _, k := range c.sinks {
+		err = errors.Join(err, k.Finish(time.Second))
+	}
+	return err
+}
+
+// begin starts the step's process.
+func (t *task) begin(s runner.Step, dir string, record *runner.StepRecord) (stepChild, error) {
+	var c stepChild
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return c, fmt.Errorf("making the step's folder: %w", err)
+	}
+	if _, err := os.Lstat(filepath.Join(dir, runner.OutcomeFile)); !errors.Is(err, os.ErrNotExist) {
+		return c, fmt.Errorf("%s stood in the step's folder before it started", runner.OutcomeFile)
+	}
+	where := func(name string) string {
+		if name == "" {
+			return filepath.Join(t.dir, "logs", s.ID+".log")
+		}
+		return filepath.Join(dir, name)
+	}
+	stdout, err := t.hide.Open(where(s.Stdout))
+	if err != nil {
+		return c, err
+	}
+	defer stdout.Handed()
+	stderr := stdout
+	if s.Stderr != s.Stdout {
+		if stderr, err = t.hide.Open(where(s.Stderr)); err != nil {
+			return c, err
+		}
+		defer stderr.Handed()
+	}
+	fill := t.words(nil, dir)
+	argv, cwd := fillAll(fill, s.Argv), s.Dir
+	if cwd == "" {
+		cwd = t.dir
+	}
+	record.Argv = t.hide.Texts(argv)
+	child, err := t.reaper.Start(proc.Command{
+		Argv: argv, Env: t.env(fillAll(fill, s.Env)), Dir: cwd, Stdout: stdout.Child, Stderr: stderr.Child,
+	})
+	return stepChild{child, []*redact.Sink{stdout, stderr}}, err
+}
+
+// dying says whether a server has died, or is about to: its connections break
+// before the kernel announces its end, so a client may fail first. Where the
+// endpoint no longer listens we wait for the announcement.
+func (t *task) dying(life context.Context) bool {
+	for _, wave := range t.servers {
+		for _, s := range wave {
+			if sockets, err := proc.Answering(s.port); err == nil && len(sockets) == 0 {
+				select {
+				case <-life.Done():
+				case <-time.After(5 * time.Second):
+				}
+			}
+		}
+	}
+	e, ok := context.Cause(life).(*end)
+	return ok && e.server != nil
+}
+
+var wordClass = regexp.MustCompile(`^[a-z0-9_]{0,40}$`)
+
+// verdict is what became of a step whose process has ended by itself.
+func (t *task) verdict(s runner.Step, dir string, r runner.StepRecord) runner.StepOutcome {
+	ended := "it was ended by a signal: " + r.Signal
+	if r.Exit != nil {
+		ended = fmt.Sprintf("it exited with code %d", *r.Exit)
+	}
+	good := r.Exit != nil && (*r.Exit == 0 || s.AnyExit)
+	said, err := runner.ReadOutcome(dir)
+	none := errors.Is(err, os.ErrNotExist)
+	switch {
+	case none && !good:
+		return outcome(executors.ClassClientFailed, "%s", ended)
+	case none:
+	case err != nil:
+		return outcome(executors.ClassClientFailed, "%s, and left no valid verdict: %v", ended, err)
+	case !wordClass.MatchString(string(said.Class)) || len(said.Reason) > 16<<10:
+		return outcome(executors.ClassClientFailed, "its verdict is not valid: class %.60q, reason of %d bytes", said.Class, len(said.Reason))
+	case said.Class == executors.ClassInterrupted:
+		return outcome(executors.ClassClientFailed, "it says that it was interrupted, but not by us: %s", said.Reason)
+	case said.Class != "":
+		return said
+	case !good:
+		return outcome(executors.ClassClientFailed, "its verdict is ok, but %s", ended)
+	}
+	if err := outputs(dir, s.Outputs); err != nil {
+		return outcome(executors.ClassNoOutput, "%v", err)
+	}
+	return said
+}
+
+// outputs checks that all declared outputs are there, and brings them to the
+// disk: the record that follows vouches for them.
+func outputs(dir string, names []string) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return fmt.Errorf("opening the step's folder: %w", err)
+	}
+	defer root.Close()
+	for _, name := range names {
+		info, err := root.Lstat(name)
+		if err != nil {
+			return fmt.Errorf("output %s is missing: %w", name, err)
+		}
+		if !info.Mode().IsRegular() {
+			return fmt.Errorf("output %s is no regular file: %s", name, info.Mode().Type())
+		}
+		if info.Size() == 0 {
+			return fmt.Errorf("output %s is empty", name)
+		}
+		file, err := root.Open(name)
+		if err != nil {
+			return fmt.Errorf("output %s cannot be read: %w", name, err)
+		}
+		if err := errors.Join(file.Sync(), file.Close()); err != nil {
+			return fmt.Errorf("output %s does not reach the disk: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func or(text, otherwise string) string {
+	if text == "" {
+		return otherwise
+	}
+	return text
+}

@@ -1,0 +1,64 @@
+package lang
+
+var sizeWords = map[string]string{
+	"input":       "Write input_len.",
+	"output":      "Write output_len.",
+	"max_tokens":  "Write output_len; every request makes exactly so many tokens.",
+	"prompts":     "Write num_prompts.",
+	"concurrency": "Concurrency is the same for all scenarios: write it in the workload block.",
+	"dataset":     "The data set is the same for all scenarios: write it in the workload block.",
+}
+
+// workloadBlocks are what is sent: scenario, workload.
+var workloadBlocks = []Block{
+	{
+		Path: "scenario", Label: "the scenario's name", Many: true,
+		Doc:   "One request shape: a pair of lengths. Without any scenario block, chat (1000 in, 1000 out) and summarization (8000 in, 1000 out) with 80 prompts each are measured.",
+		Rules: "R064 R065 R066 R067 R068 R069",
+		Attrs: []Attr{
+			{Name: forEach, Doc: "Repeats the block for each element, named LABEL_KEY; each.key and each.value stand inside."},
+			{"input_len", lengthType, "tokens", true, "", "Length of every prompt.", "R066 R067 R068", into(func(s *Scenario, v int) { s.InputLen = v })},
+			{"output_len", lengthType, "tokens", true, "", "Length of every answer.", "R066 R067 R068", into(func(s *Scenario, v int) { s.OutputLen = v })},
+			{"num_prompts", countType(1), "requests", false, `80`, "Requests that are measured, without warm-up.", "R065", into(func(s *Scenario, v int) { s.NumPrompts = v })},
+		},
+		Words: sizeWords,
+		open:  func(h header) any { return &Scenario{Name: h.name, Range: h.at} },
+		close: within(func(d *draft, s *Scenario) { d.Load.Scenarios = append(d.Load.Scenarios, *s) }),
+	},
+	{
+		Path: "workload", Always: true,
+		Doc:   "How the requests are sent; the same for every framework and all of it keyed.",
+		Rules: "R055 R064 R065 R069 R073",
+		Attrs: []Attr{
+			{"endpoint", choiceType("completions", "chat"), "", false, `"completions"`, "The API that is called.", "R055", into(func(w *Workload, v string) { w.Endpoint = v })},
+			{"dataset", choiceType("random", "sharegpt", "jsonl"), "", false, `"random"`, "Where prompts come from.", "R065", into(func(w *Workload, v string) { w.Dataset = v })},
+			{"path", pathType, "", false, "", "The data set's file, where it has one.", "", into(func(w *Workload, v string) { w.Path = v })},
+			{"sampling", samplingType, "", false, `{ temperature = 0 }`, "Sampling settings of every request.", "R055", into(func(w *Workload, v float64) { w.Temperature = v })},
+			{"arrival", choiceType("inf", "constant", "poisson", "gamma", "trace"), "", false, `"inf"`, "When requests are sent; \"inf\" is all at once.", "", into(func(w *Workload, v string) { w.Arrival = v })},
+			{"rate", positiveType, "requests/s", false, "", "Mean rate of the arrivals.", "", into(func(w *Workload, v float64) { w.Rate = &v })},
+			{"concurrency", concurrencyType, "requests", false, `[null]`, "Requests in flight at most; each value is a cell of every scenario, null is unlimited.", "", into(func(w *Workload, v []*int) { w.Concurrency = v })},
+			{"warmup", countType(0), "requests", false, `8`, "Requests before the measured ones, with prompts of their own.", "", into(func(w *Workload, v int) { w.Warmup = v })},
+			{"seed", seedType, "", false, `1`, "Seed of the data set.", "", into(func(w *Workload, v int64) { w.Seed = v })},
+			{"lane", nameType, "", false, `"main"`, "Lanes other than \"main\" have their own table and never enter the winner table.", "R073 R074", into(func(w *Workload, v string) { w.Lane = v })},
+			{"production", boolType, "", false, `false`, "This workload is the user's production workload and replaces the default scenarios.", "R064", into(func(w *Workload, v bool) { w.Production = v })},
+			{"reason", textType, "", false, "", "Why the default scenarios do not stand for production.", "R064", into(func(w *Workload, v string) { w.Reason = v })},
+		},
+		Words: map[string]string{
+			"temperature": "Write sampling = { temperature = 0 }.", "max_concurrency": "Write concurrency, a list.", "qps": "Write arrival = \"poisson\" and rate.",
+			"request_rate": "Write arrival = \"poisson\" and rate; without them all requests are sent at once.", "num_prompts": "The number of prompts stands in each scenario block.",
+			"input_len": "Lengths stand in scenario blocks.", "output_len": "Lengths stand in scenario blocks.", "warmups": "Write warmup.",
+		},
+		open:  func(header) any { return &Workload{} },
+		close: within(func(d *draft, w *Workload) { d.Load.Workload = *w }),
+	},
+}
+
+// lengthType is a number of tokens. A list gets its own answer: a list of
+// lengths is how other tools write the pairs, and some take their product.
+var lengthType = Type{"whole number ≥ 1", func(g *given) any {
+	if t := g.value.Type(); t.IsTupleType() || t.IsListType() {
+		g.p.add(cWrongType, g.at, "%q is one length: a scenario is one pair of lengths, and lists of them are never multiplied with each other. Write one scenario block for each pair.", g.row.Name)
+		return nil
+	}
+	return countType(1).decode(g)
+}}

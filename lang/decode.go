@@ -1,0 +1,399 @@
+package lang
+
+import (
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
+)
+
+// decoder turns bodies into values by the schema. It checks form only: names,
+// duplicates, missing, types. What attributes mean together is in rules.
+type decoder struct {
+	dir   string // for relative paths
+	scope *scope
+	p     *problems
+	// sources are the files' bytes by name, for the text of predicates.
+	sources map[string][]byte
+	// at remembers where each attribute that was written stands, by the path of
+	// its block, the label and its name: "framework.vllm.flags". What is not in
+	// it was not written.
+	at map[string]Range
+}
+
+// maxInstances bounds what for_each makes of one block.
+const maxInstances = 10_000
+
+// blocks decodes the blocks of a body, or of several files, that the schema
+// has below path; parent takes them.
+func (d *decoder) blocks(path string, list hclsyntax.Blocks, parent any) {
+	rows := childrenOf(path)
+	first := map[string]*hclsyntax.Block{}
+	for _, b := range list {
+		row := rowNamed(rows, b.Type)
+		if row == nil {
+			d.unknownBlock(path, b, rows)
+			continue
+		}
+		if row.NotYet != "" {
+			d.p.add(cNotYet, rangeOf(b.TypeRange), "The block %q is a word of the language, but not usable yet: %s.", b.Type, row.NotYet)
+			continue
+		}
+		label, ok := d.label(row, b)
+		if !ok {
+			continue
+		}
+		key := row.Path + " " + label
+		if !row.Many {
+			key = row.Path
+		}
+		if before := first[key]; before != nil {
+			d.twice(row, b, before, label)
+			continue
+		}
+		first[key] = b
+		d.instances(row, b, label, parent)
+	}
+	for _, row := range rows {
+		switch {
+		case hasBlock(list, row.name()):
+		case row.Required:
+			d.missingBlock(path, row)
+		case row.Always:
+			self := row.open(header{})
+			d.fill(row, self)
+			row.close(parent, self)
+		}
+	}
+}
+
+func rowNamed(rows []*Block, name string) *Block {
+	for _, r := range rows {
+		if r.name() == name {
+			return r
+		}
+	}
+	return nil
+}
+
+func hasBlock(list hclsyntax.Blocks, name string) bool {
+	for _, b := range list {
+		if b.Type == name {
+			return true
+		}
+	}
+	return false
+}
+
+func (d *decoder) missingBlock(path string, row *Block) {
+	where := "The campaign"
+	r := Range{File: mainFile}
+	if path != "" {
+		_, name := split(path)
+		where = "The " + name
+		r = d.at[path]
+	}
+	label := ""
+	if row.Label != "" {
+		label = " \"NAME\""
+	}
+	d.p.add(cMissing, r, "%s has no %s block. Write:\n  %s%s { … }\n%s", where, row.name(), row.name(), label, row.Doc)
+}
+
+func (d *decoder) twice(row *Block, b, before *hclsyntax.Block, label string) {
+	what := "a second block " + strconv.Quote(b.Type)
+	if row.Many {
+		what += " with the label " + strconv.Quote(label)
+	}
+	x := d.p.add(cDuplicate, rangeOf(b.DefRange()), "This is %s, and the first one is not extended by it. Put everything into one block.", what)
+	x.Related = []Range{rangeOf(before.DefRange())}
+}
+
+func (d *decoder) unknownBlock(path string, b *hclsyntax.Block, rows []*Block) {
+	names := make([]string, len(rows))
+	for i, r := range rows {
+		names[i] = r.name()
+	}
+	parent := blockAt(path)
+	where := "a campaign"
+	if parent != nil {
+		where = "a " + parent.name() + " block"
+		if _, isAttr := attrNamed(parent, b.Type); isAttr {
+			d.p.add(cUnknownBlock, rangeOf(b.TypeRange), "%q is an attribute of %s, not a block. Write an equals sign: %s = …", b.Type, where, b.Type)
+			return
+		}
+	}
+	hint := didYouMean(b.Type, names)
+	switch {
+	case path == "" && topWords[b.Type] != "":
+		hint = topWords[b.Type]
+	case parent != nil && parent.Words[b.Type] != "":
+		hint = parent.Words[b.Type]
+	case b.Type == "dynamic":
+		hint = "Blocks are repeated with for_each inside framework and scenario blocks."
+	case hint == "" && len(names) == 0:
+		hint = "No block stands there."
+	case hint == "":
+		hint = "The blocks there are " + strings.Join(names, ", ") + "."
+	}
+	d.p.add(cUnknownBlock, rangeOf(b.TypeRange), "There is no block %q in %s. %s", b.Type, where, hint)
+}
+
+// label returns the block's label, "" where the row has none.
+func (d *decoder) label(row *Block, b *hclsyntax.Block) (string, bool) {
+	switch {
+	case row.Label == "" && len(b.Labels) > 0:
+		d.p.add(cLabel, rangeOf(b.LabelRanges[0]), "A block %q has no label. Write: %s {", b.Type, b.Type)
+		return "", false
+	case row.Label == "":
+		return "", true
+	case len(b.Labels) != 1 || b.Labels[0] == "":
+		d.p.add(cLabel, rangeOf(b.DefRange()), "A block %q has exactly one label, %s. Write: %s \"NAME\" {", b.Type, row.Label, b.Type)
+		return "", false
+	}
+	label, at := b.Labels[0], rangeOf(b.LabelRanges[0])
+	if row.Labels != nil {
+		for _, l := range row.Labels {
+			if l == label {
+				return label, true
+			}
+		}
+		d.p.add(cLabel, at, "%q is no label of a block %q. Write %s. %s", label, b.Type, oneOf(row.Labels), didYouMean(label, row.Labels))
+		return "", false
+	}
+	if why := labelProblem(row, label); why != "" {
+		d.p.add(cLabel, at, "The label %q cannot be used: %s. %s", label, why, canonicalHint(label))
+		return "", false
+	}
+	return label, true
+}
+
+// labelProblem checks a free label. A campaign's name and a model's id come
+// from outside and have wider rules than names that expressions use.
+func labelProblem(row *Block, label string) string {
+	switch row.Path {
+	case "campaign":
+		if !campaignName.MatchString(label) {
+			return "a campaign's name has small letters, digits, points, dashes and underscores, because folders are named after it"
+		}
+	case "model":
+		if !modelID.MatchString(label) {
+			return "a model's id has letters, digits, points, dashes, underscores and slashes between them"
+		}
+	default:
+		return nameProblem(label)
+	}
+	return ""
+}
+
+// instances decodes a block once, or once for each element of its for_each.
+func (d *decoder) instances(row *Block, b *hclsyntax.Block, label string, parent any) {
+	a, repeated := b.Body.Attributes[forEach]
+	if !repeated {
+		d.block(row, b, label, label, parent)
+		return
+	}
+	if _, ok := attrNamed(row, forEach); !ok {
+		d.block(row, b, label, label, parent) // tells the unknown attribute
+		return
+	}
+	v := d.scope.value(a.Expr, d.p)
+	if !v.IsKnown() {
+		return
+	}
+	at := rangeOf(a.Expr.Range())
+	if v.IsNull() || !v.CanIterateElements() {
+		d.p.add(cForEach, at, "for_each takes a list of texts or numbers, or an object; this is %s. Write for_each = [\"a\", \"b\"].", kindOf(v))
+		return
+	}
+	if n := v.LengthInt(); n == 0 || n > maxInstances {
+		d.p.add(cForEach, at, "for_each has %d elements. Give it between 1 and %d, or remove the block.", n, maxInstances)
+		return
+	}
+	seen := map[string]bool{}
+	for it := v.ElementIterator(); it.Next(); {
+		k, element := it.Element()
+		if !element.IsKnown() {
+			return
+		}
+		key, ok := eachKey(v.Type(), k, element)
+		if !ok {
+			d.p.add(cForEach, at, "An element of a for_each list names its block, so it is a text or a whole number. Write an object, { NAME = value }, to give each one a name.")
+			return
+		}
+		name := label + "_" + key
+		if why := nameProblem(name); why != "" || seen[name] {
+			d.p.add(cForEach, at, "The block for %q would have the name %q, which stands twice or is no name. Names have small letters, digits and underscores.", key, name)
+			return
+		}
+		seen[name] = true
+		if !v.Type().IsObjectType() && !v.Type().IsMapType() {
+			k = cty.StringVal(key)
+		}
+		child := *d
+		child.scope = d.scope.withEach(key, element)
+		child.block(row, b, label, name, parent)
+	}
+}
+
+// eachKey is the part of an instance's name: the name in an object, the value
+// in a list.
+func eachKey(t cty.Type, k, v cty.Value) (string, bool) {
+	switch {
+	case t.IsObjectType(), t.IsMapType():
+		return k.AsString(), true
+	case v.IsNull():
+		return "", false
+	case v.Type() == cty.String:
+		return v.AsString(), true
+	case v.Type() == cty.Number:
+		n, exact := v.AsBigFloat().Int64()
+		return strconv.FormatInt(n, 10), exact == 0 && n >= 0
+	}
+	return "", false
+}
+
+// block decodes one block and hands it to its parent.
+func (d *decoder) block(row *Block, b *hclsyntax.Block, label, name string, parent any) {
+	h := header{label, name, rangeOf(b.DefRange())}
+	place := row.Path
+	if name != "" {
+		place += "." + name
+	}
+	d.at[place], d.at[row.Path] = h.at, h.at
+	self := row.open(h)
+	inner := d
+	if row.Path == "loop" || strings.HasPrefix(row.Path, "loop.") {
+		c := *d
+		c.scope = d.scope.withFacts(placeholders())
+		inner = &c
+	}
+	inner.attributes(row, b.Body.Attributes, place, h.at, self)
+	inner.blocks(row.Path, b.Body.Blocks, self)
+	row.close(parent, self)
+}
+
+// attributes decodes in the order of the table, so that what is told does not
+// depend on the order of the file.
+func (d *decoder) attributes(row *Block, attrs hclsyntax.Attributes, place string, header Range, self any) {
+	for name, a := range attrs {
+		if _, ok := attrNamed(row, name); !ok {
+			d.unknownAttr(row, a)
+		}
+	}
+	for i := range row.Attrs {
+		attr := &row.Attrs[i]
+		if attr.Name == forEach {
+			continue
+		}
+		if a, written := attrs[attr.Name]; written {
+			null := d.attribute(attr, a, place, self)
+			if !null {
+				continue
+			}
+		}
+		switch {
+		case attr.Required:
+			d.p.add(cMissing, header, "A block %q needs %q: %s Write: %s = …", row.name(), attr.Name, attr.Doc, attr.Name)
+		case attr.Default != "":
+			attr.set(self, d.fallback(attr))
+		}
+	}
+}
+
+// fill sets every default of a block that is not written.
+func (d *decoder) fill(row *Block, self any) {
+	for i := range row.Attrs {
+		if a := &row.Attrs[i]; a.Default != "" {
+			a.set(self, d.fallback(a))
+		}
+	}
+}
+
+// attribute decodes what is written; it reports whether that is null, which is
+// the same as leaving it out.
+func (d *decoder) attribute(attr *Attr, a *hclsyntax.Attribute, place string, self any) (null bool) {
+	if attr.Type.Name == predicateType.Name {
+		if when := d.predicate(a); when != nil {
+			attr.set(self, when)
+		}
+		return false
+	}
+	v := d.scope.value(a.Expr, d.p)
+	if !v.IsKnown() {
+		return false
+	}
+	if v.IsNull() {
+		return true
+	}
+	d.at[place+"."+attr.Name] = rangeOf(a.Expr.Range())
+	g := &given{v, a.Expr, rangeOf(a.Expr.Range()), attr, d.dir, d.scope, d.p}
+	if x := attr.Type.decode(g); x != nil {
+		attr.set(self, x)
+	}
+	return false
+}
+
+// defaults are the values of the table's default texts, decoded once by the
+// same functions as a user's own text.
+var defaults = sync.OnceValue(func() map[*Attr]cty.Value {
+	values := map[*Attr]cty.Value{}
+	for i := range schema {
+		for j := range schema[i].Attrs {
+			a := &schema[i].Attrs[j]
+			if a.Default == "" {
+				continue
+			}
+			e, diags := hclsyntax.ParseExpression([]byte(a.Default), schema[i].Path+"."+a.Name, hcl.InitialPos)
+			v, more := e.Value(nil)
+			if diags.HasErrors() || more.HasErrors() {
+				panic("lang: the default of " + schema[i].Path + "." + a.Name + " is no expression")
+			}
+			values[a] = v
+		}
+	}
+	return values
+})
+
+func (d *decoder) fallback(attr *Attr) any {
+	return attr.Type.decode(&given{defaults()[attr], nil, Range{}, attr, d.dir, d.scope, d.p})
+}
+
+func attrNamed(row *Block, name string) (*Attr, bool) {
+	for i := range row.Attrs {
+		if row.Attrs[i].Name == name {
+			return &row.Attrs[i], true
+		}
+	}
+	return nil, false
+}
+
+func (d *decoder) unknownAttr(row *Block, a *hclsyntax.Attribute) {
+	at := rangeOf(a.NameRange)
+	if hint, ok := row.Words[a.Name]; ok {
+		d.p.add(cUnknownAttr, at, "A block %q has no attribute %q. %s", row.name(), a.Name, hint)
+		return
+	}
+	if c := rowNamed(childrenOf(row.Path), a.Name); c != nil {
+		d.p.add(cUnknownAttr, at, "%q is a block, not an attribute. Write it without the equals sign: %s {", a.Name, a.Name)
+		return
+	}
+	hint := didYouMean(a.Name, row.attrNames())
+	if hint == "" {
+		hint = "Its attributes are " + strings.Join(row.attrNames(), ", ") + "."
+	}
+	d.p.add(cUnknownAttr, at, "A block %q has no attribute %q. %s", row.name(), a.Name, hint)
+}
+
+// written is the source text of an attribute's expression, on one line.
+func (d *decoder) written(a *hclsyntax.Attribute) string {
+	r := a.Expr.Range()
+	src := d.sources[r.Filename]
+	if r.Start.Byte > len(src) || r.End.Byte > len(src) || r.Start.Byte > r.End.Byte {
+		return ""
+	}
+	return strings.Join(strings.Fields(string(src[r.Start.Byte:r.End.Byte])), " ")
+}

@@ -1,0 +1,219 @@
+package lang
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+)
+
+// library is the definitions that a campaign can use. The user's own are all
+// read and checked; a built-in one only when it is used.
+type library struct {
+	own      map[string]*Definition
+	builtins fs.FS
+	p        *problems
+	sources  []source // of the built-in ones that were read
+	read     map[string]*Definition
+}
+
+// builtinPrefix marks a built-in definition's file in ranges.
+const builtinPrefix = "builtin/"
+
+func newLibrary(own []source, builtins fs.FS, p *problems) *library {
+	l := &library{own: map[string]*Definition{}, builtins: builtins, p: p, read: map[string]*Definition{}}
+	names := l.builtinNames()
+	for _, s := range own {
+		for _, d := range definitions(s, p) {
+			if slices.Contains(names, d.Name) {
+				p.add(cShadow, d.Range, "%q is a built-in definition, and a file of one's own never replaces it silently. Choose a name of your own, such as %q, and write use = %q in the framework block.",
+					d.Name, d.Name+"_own", d.Name+"_own")
+				continue
+			}
+			if before := l.own[d.Name]; before != nil {
+				x := p.add(cDuplicate, d.Range, "The definition %q stands in two files. Keep one of them.", d.Name)
+				x.Related = []Range{before.Range}
+				continue
+			}
+			l.own[d.Name] = d
+		}
+	}
+	return l
+}
+
+// builtinNames lists the built-in definitions: a file's name is its
+// definition's name.
+func (l *library) builtinNames() []string {
+	var names []string
+	if l.builtins == nil {
+		return nil
+	}
+	files, err := fs.Glob(l.builtins, "*.hcl")
+	if err != nil { // only for a bad pattern
+		panic("lang: " + err.Error())
+	}
+	for _, f := range files {
+		names = append(names, strings.TrimSuffix(f, ".hcl"))
+	}
+	return names
+}
+
+// names lists every definition, sorted.
+func (l *library) names() []string {
+	all := append(l.builtinNames(), slices.Collect(maps.Keys(l.own))...)
+	slices.Sort(all)
+	return all
+}
+
+// named returns a definition; nil if there is none, or if it is broken, which
+// has been told.
+func (l *library) named(name string) (*Definition, bool) {
+	if d, ok := l.own[name]; ok {
+		return d, true
+	}
+	if d, ok := l.read[name]; ok {
+		return d, true
+	}
+	if !slices.Contains(l.builtinNames(), name) {
+		return nil, false
+	}
+	l.read[name] = nil
+	b, ok := readFile(l.builtins, name+".hcl", builtinPrefix+name+".hcl", l.p)
+	if !ok {
+		return nil, true
+	}
+	s := source{builtinPrefix + name + ".hcl", b}
+	l.sources = append(l.sources, s)
+	for _, d := range definitions(s, l.p) {
+		if d.Name == name {
+			l.read[name] = d
+		}
+	}
+	return l.read[name], true
+}
+
+// definitions decodes and checks the definitions of one file.
+func definitions(s source, p *problems) []*Definition {
+	body := parse(s, p)
+	if body == nil {
+		return nil
+	}
+	broken := len(p.list)
+	d := &decoder{scope: newScope(), p: p, at: map[string]Range{"file": {File: s.name}}}
+	for _, a := range sortedAttrs(body.Attributes) {
+		p.add(cUnknownAttr, rangeOf(a.NameRange), "A definition's file has no attribute at its top. Put %q into the definition block.", a.Name)
+	}
+	list := []*Definition{}
+	d.blocks("file", body.Blocks, &list)
+	if p.list[broken:].HasErrors() {
+		return list // what they mean together is checked once each is right
+	}
+	for _, x := range list {
+		if x.Server.Program == "" {
+			x.Server.Program = x.Name
+		}
+		for _, problem := range checkDefinition(x) {
+			p.add(cDefinition, x.Range, "The definition %q: %s", x.Name, problem)
+		}
+	}
+	return list
+}
+
+func sortedAttrs(attrs hclsyntax.Attributes) []*hclsyntax.Attribute {
+	list := slices.Collect(maps.Values(attrs))
+	slices.SortFunc(list, func(a, b *hclsyntax.Attribute) int { return a.NameRange.Start.Byte - b.NameRange.Start.Byte })
+	return list
+}
+
+var placeholder = regexp.MustCompile(`\{[a-z_]*\}`)
+
+// checkDefinition checks what a definition's parts mean together.
+func checkDefinition(d *Definition) []string {
+	var list []string
+	add := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
+
+	if err := checkWords(d.Server.Command, "server command", "{program}", "{model}", "{served_name}", "{host}", "{port}", "{flags}"); err != nil {
+		add("%v.", err)
+	}
+	if d.Version != nil {
+		if err := checkWords(d.Version.Command, "version command", "{program}"); err != nil {
+			add("%v.", err)
+		}
+		if regexp.MustCompile(d.Version.Pattern).NumSubexp() < 1 {
+			add("the version pattern has no group. Put parentheses around the version: \"version: ([0-9.]+)\".")
+		}
+	}
+	if err := checkWords(d.Native, "command of native_bench", "{program}", "{model}", "{served_name}", "{url}"); err != nil {
+		add("%v.", err)
+	}
+	for _, h := range d.Helps {
+		if err := checkWords(h.Command, "help command "+h.Name, "{program}"); err != nil {
+			add("%v.", err)
+		}
+	}
+	if len(d.Server.Command) == 0 {
+		return list
+	}
+	for _, need := range []string{"{port}", "{flags}", "{model}"} {
+		if !slices.Contains(d.Server.Command, need) {
+			add("the server command has no word %s. Without it %s. Put %q into the list as a word of its own.", need, without[need], need)
+		}
+	}
+	if !slices.ContainsFunc(d.Helps, func(h Help) bool { return h.Name == "server" }) {
+		add("there is no help \"server\". Flags are checked against the program's own help before it is started; write help \"server\" { command = [\"{program}\", \"--help\"] }.")
+	}
+	reserved := reservedFlags(d)
+	for _, f := range d.Flags.Fixed {
+		if slices.Contains(reserved, f.Name) {
+			add("the flag %q is fixed and also part of the server command. Keep one of them.", f.Name)
+		}
+	}
+	for alias, name := range d.Flags.Aliases {
+		if !flagName.MatchString(alias) || !flagName.MatchString(name) || d.Flags.Aliases[name] != "" {
+			add("the alias %q = %q does not lead to one name of a flag. Names have underscores and no leading dashes, and an alias leads to the name itself.", alias, name)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// without says what is wrong with a server command that lacks a word.
+var without = map[string]string{
+	"{port}":  "two servers could not run side by side, and a foreign one could answer",
+	"{flags}": "every candidate would be the same",
+	"{model}": "the model of the campaign would not be served",
+}
+
+func checkWords(command []string, what string, allowed ...string) error {
+	for i, w := range command {
+		for _, x := range placeholder.FindAllString(w, -1) {
+			if !slices.Contains(allowed, x) {
+				return fmt.Errorf("the %s has %s, which is not filled in. The words in braces are %s", what, x, strings.Join(allowed, ", "))
+			}
+			if x == "{flags}" && w != x {
+				return fmt.Errorf("the %s has {flags} inside %q. It is replaced by many words, so it stands alone", what, w)
+			}
+		}
+		if i == 0 && strings.HasPrefix(w, "-") {
+			return errors.New("the " + what + " starts with a flag. Its first word is the program, such as \"{program}\"")
+		}
+	}
+	return nil
+}
+
+// reservedFlags are the flags that the server's command passes itself, in the
+// spelling of a campaign.
+func reservedFlags(d *Definition) []string {
+	var list []string
+	for _, w := range d.Server.Command {
+		if strings.HasPrefix(w, "-") {
+			list = append(list, strings.ReplaceAll(strings.TrimLeft(w, "-"), "-", "_"))
+		}
+	}
+	return list
+}

@@ -1,0 +1,249 @@
+package lang
+
+import (
+	"maps"
+	"slices"
+)
+
+// takesPart reports whether a framework is measured.
+func (d *draft) takesPart(f *Framework) bool {
+	return f.Label == d.Sides.Target || slices.Contains(d.Sides.Compare, f.Label)
+}
+
+func (d *draft) checkFramework(f *Framework, p *problems) {
+	d.checkSource(f, p)
+	if f.Definition == nil {
+		return
+	}
+	known := len(p.list)
+	checkFlagNames(f, p)
+	if len(p.list) > known {
+		return // values of wrong flags are nobody's concern
+	}
+	if len(f.URL) == 0 {
+		d.checkContext(f, p)
+		d.checkParallel(f, p)
+	}
+	if n := combinations(f.Search.Space); n > f.Search.MaxCandidates-1 && len(f.Search.Space) > 0 {
+		p.warn(cSearchCut, f.Search.Range, "The search space of %q has %d combinations, and only the first %d are measured beside the baseline; the last flag varies fastest, so that the first flags may keep their first value. Raise max_candidates, or try fewer values.",
+			f.Label, n, f.Search.MaxCandidates-1)
+	}
+}
+
+// combinations is the size of a product, capped.
+func combinations(axes []Axis) int {
+	n := 1
+	for _, a := range axes {
+		n = min(n*len(a.Values), 1<<30)
+	}
+	return n
+}
+
+// checkSource checks where the program comes from.
+func (d *draft) checkSource(f *Framework, p *problems) {
+	place := "framework." + f.Label + "."
+	var ways []string
+	for _, attr := range []string{"image", "program", "url"} {
+		if _, ok := d.written(place + attr); ok {
+			ways = append(ways, attr)
+		}
+	}
+	switch {
+	case len(ways) > 1:
+		p.add(cExclusive, d.at[place+ways[1]], "A framework comes from an image, a program on the host, or a url that already runs; here stand %s. Keep one of them.", oneOf(ways))
+	case len(ways) == 0 && d.takesPart(f):
+		p.add(cMissing, f.Range, "Nothing says where %q comes from. Write one of image = \"NAME:TAG\", program = \"/path/of/the/program\", or url = [\"http://HOST:PORT\"].", f.Label)
+	}
+	if len(f.URL) > 0 {
+		for attr, at := range map[string]Range{"flags": d.at[place+"flags"], "search": f.Search.Range, "port": d.at[place+"port"]} {
+			if at != (Range{}) {
+				p.add(cExclusive, at, "%q already runs at its url, so that %s change nothing. Remove this, or let the server be started from an image or program.", f.Label, attr)
+			}
+		}
+		return
+	}
+	if f.Definition != nil && len(f.Definition.Server.Command) == 0 && len(ways) > 0 {
+		p.add(cDefinition, f.Range, "The definition %q has no server command, so that it can only be a url. Write url = [\"http://HOST:PORT\"], or a server command in the definition.", f.Use)
+	}
+}
+
+// checkFlagNames checks flags and searched flags against what the definition
+// says of them (R054, R062, R071). Whether the program knows a flag is checked
+// against its own help, later.
+func checkFlagNames(f *Framework, p *problems) {
+	def := f.Definition
+	reserved := reservedFlags(def)
+	fixed := map[string]Value{}
+	for _, x := range def.Flags.Fixed {
+		fixed[x.Name] = x.Value
+	}
+	seen := map[string]Range{}
+	check := func(name string, at Range, searched bool) bool {
+		real := name
+		if to := def.Flags.Aliases[name]; to != "" {
+			real = to
+		}
+		reason, never := def.Flags.NotSearched[real]
+		_, isFixed := fixed[real]
+		switch before, twice := seen[real]; {
+		case slices.Contains(reserved, real):
+			p.add(cFlag, at, "%q is passed by the server command itself. Remove it; a fixed port is written as port = … in the framework block, the model in the model block.", name)
+		case searched && never:
+			p.add(cFlag, at, "%q may not stand in a search space: %s Remove it from space.", name, reason)
+		case searched && isFixed:
+			p.add(cFlag, at, "%q is fixed to %s for every candidate of %q, so it cannot be searched. Remove it from space.", name, fixed[real].Text(), f.Use)
+		case twice && before != (Range{}):
+			x := p.add(cDuplicate, at, "%q and the flag before are two spellings of %q. Keep one of them.", name, real)
+			x.Related = []Range{before}
+		default:
+			return true
+		}
+		return false
+	}
+	for _, x := range f.Flags {
+		if !check(x.Name, x.Range, false) {
+			continue
+		}
+		real := canonicalFlag(def, x.Name)
+		if v, ok := fixed[real]; ok && !v.Equal(x.Value) {
+			reason := def.Flags.NotSearched[real]
+			p.add(cFlag, x.Range, "%q is %s for every candidate of %q and cannot be %s. %s Remove it from flags.", x.Name, v.Text(), f.Use, x.Value.Text(), reason)
+		}
+		seen[real] = x.Range
+	}
+	clear(seen) // a searched flag may have a base value
+	for _, x := range f.Search.Space {
+		if check(x.Name, x.Range, true) {
+			seen[canonicalFlag(def, x.Name)] = x.Range
+		}
+	}
+}
+
+func canonicalFlag(def *Definition, name string) string {
+	if to := def.Flags.Aliases[name]; to != "" {
+		return to
+	}
+	return name
+}
+
+// candidateValue is one value that candidates give a flag.
+type candidateValue struct {
+	value Value
+	at    Range
+}
+
+// valuesOf lists every value that a candidate of f gives a flag: its base
+// value and the searched ones, else the fixed one. The baseline leaves out a
+// flag that has only searched values; then missing is true.
+func valuesOf(f *Framework, flag string) (list []candidateValue, missing bool) {
+	missing = true
+	for _, x := range f.Flags {
+		if canonicalFlag(f.Definition, x.Name) == flag && x.Value.Kind != Null {
+			list, missing = append(list, candidateValue{x.Value, x.Range}), false
+		}
+	}
+	for _, x := range f.Definition.Flags.Fixed {
+		if x.Name == flag && missing {
+			list, missing = append(list, candidateValue{x.Value, f.Range}), false
+		}
+	}
+	for _, x := range f.Search.Space {
+		if canonicalFlag(f.Definition, x.Name) != flag {
+			continue
+		}
+		for _, v := range x.Values {
+			if v.Kind == Null {
+				missing = true
+				continue
+			}
+			list = append(list, candidateValue{v, x.Range})
+		}
+	}
+	return list, missing
+}
+
+// checkContext checks that every candidate can hold the longest request.
+func (d *draft) checkContext(f *Framework, p *problems) {
+	flag, s := f.Definition.Flags.Context, d.longest()
+	need := s.InputLen + s.OutputLen
+	if flag == "" || need == 0 || !d.takesPart(f) {
+		return
+	}
+	shares, share := 1, f.Definition.Flags.ContextPer
+	if share != "" {
+		counts, _ := valuesOf(f, share)
+		for _, c := range counts {
+			shares = max(shares, int(min(c.value.Int, 1<<20)))
+		}
+	}
+	values, missing := valuesOf(f, flag)
+	if missing {
+		p.add(cContext, f.Range, "Each candidate of %q needs the flag %s: without it the server chooses by itself, and the scenario %q needs %d + %d = %d tokens. Write into flags: %s = %d",
+			f.Label, flag, s.Name, s.InputLen, s.OutputLen, need, flag, need*shares)
+	}
+	for _, v := range values {
+		switch {
+		case v.value.Kind != Int:
+			p.add(cContext, v.at, "The flag %s is a number of tokens, and this is %q. Write a whole number without quotes, at least %d.", flag, v.value.Text(), need*shares)
+		case v.value.Int < int64(need)*int64(shares) && shares > 1:
+			p.add(cContext, v.at, "The flag %s is %d, which %s = %d divides among so many requests, and the scenario %q needs %d + %d = %d tokens for each. Write at least %d.",
+				flag, v.value.Int, share, shares, s.Name, s.InputLen, s.OutputLen, need, need*shares)
+		case v.value.Int < int64(need)*int64(shares):
+			p.add(cContext, v.at, "The flag %s is %d, and the scenario %q needs %d + %d = %d tokens. Write at least %d.", flag, v.value.Int, s.Name, s.InputLen, s.OutputLen, need, need)
+		}
+	}
+}
+
+// checkParallel checks that the baseline uses exactly the campaign's GPUs
+// (R055). Searched parallelism is checked by the search, candidate by
+// candidate: a product of two axes has combinations that do not fit.
+func (d *draft) checkParallel(f *Framework, p *problems) {
+	flags := f.Definition.Flags.Parallel
+	if d.GPUs == nil || len(d.GPUs.IDs) == 0 || len(flags) == 0 || !d.takesPart(f) {
+		return
+	}
+	product, at := int64(1), f.Range
+	for _, name := range flags {
+		for _, x := range f.Flags {
+			if canonicalFlag(f.Definition, x.Name) == name && x.Value.Kind == Int {
+				product, at = min(product*max(x.Value.Int, 1), 1<<30), x.Range
+			}
+		}
+	}
+	if product != int64(len(d.GPUs.IDs)) {
+		p.add(cGPUs, at, "The flags %s of %q multiply to %d GPUs, and the campaign has %d. Every framework uses the same GPUs: change the flags, or ids in the gpus block.", oneOf(flags), f.Label, product, len(d.GPUs.IDs))
+	}
+}
+
+// checkSearches refuses a tuned target beside competitors that only get their
+// defaults (R053, R054). A flow check may do it: it decides nothing.
+func (d *draft) checkSearches(p *problems) {
+	target := d.framework(d.Sides.Target)
+	if target == nil || d.Smoke || len(target.Search.Space) == 0 {
+		return
+	}
+	for _, c := range d.Sides.Compare {
+		f := d.framework(c)
+		if f == nil || len(f.URL) > 0 || len(f.Search.Space) > 0 || f.Label == target.Label {
+			continue
+		}
+		p.add(cSearch, f.Range, "The target %q is searched and %q is not: a tuned target beside a competitor with default flags decides nothing. Write search { space = { … } } for %q, or mark the campaign with smoke = true.", target.Label, f.Label, f.Label)
+	}
+	for _, f := range d.Frameworks {
+		if d.takesPart(&f) && len(f.Search.Space) > 0 && f.Search.MaxCandidates < 2 {
+			p.add(cSearch, f.Search.Range, "max_candidates = 1 of %q measures the baseline alone, so that its space is never tried. Write at least 2, or remove the search block of every framework.", f.Label)
+		}
+	}
+}
+
+func (d *draft) checkJudge(p *problems) {
+	j := &d.Judge
+	for _, name := range slices.Sorted(maps.Keys(j.Waived)) {
+		if !slices.Contains(fairnessFields, name) {
+			p.add(cBadValue, d.place("fairness.waive", Range{}), "%q is no field that can be waived. %s The fields are %s.", name, didYouMean(name, fairnessFields), oneOf(fairnessFields))
+		}
+	}
+	if n := j.Noise; n.MinRepeats > n.MaxRepeats {
+		p.add(cBadValue, d.place("noise.min_repeats", d.at["noise"]), "min_repeats is %d and max_repeats is %d. Write a maximum that is not below the minimum.", n.MinRepeats, n.MaxRepeats)
+	}
+}

@@ -1,0 +1,119 @@
+package lang
+
+import (
+	"fmt"
+	"slices"
+)
+
+// standard are the default scenarios (R065–R067).
+var standard = []Scenario{
+	{Name: "chat", InputLen: 1000, OutputLen: 1000, NumPrompts: 80},
+	{Name: "summarization", InputLen: 8000, OutputLen: 1000, NumPrompts: 80},
+}
+
+// longest is the scenario with the longest sequence.
+func (d *draft) longest() Scenario {
+	var longest Scenario
+	for _, s := range d.Load.Scenarios {
+		if s.InputLen+s.OutputLen > longest.InputLen+longest.OutputLen {
+			longest = s
+		}
+	}
+	return longest
+}
+
+func (d *draft) checkModel(p *problems) {
+	m := &d.Model
+	if m.ID == "" {
+		return // told as missing
+	}
+	place := func(attr string) Range { return d.place("model."+m.ID+"."+attr, m.Range) }
+	if m.Path != "" && m.Revision != "" {
+		p.add(cExclusive, place("revision"), "A model has either a path or a revision: weights on disk are identified by what they are, weights of a hub by their commit. Remove one of them.")
+	}
+	if m.Tokenizer == "" {
+		m.Tokenizer = m.ID
+		if m.Path != "" {
+			m.Tokenizer = m.Path
+		}
+	}
+	if d.Load.Workload.Dataset == "random" && m.Vocab == [2]int{} {
+		why := "The model has no path with a config.json that says it"
+		if m.Path != "" {
+			why = fmt.Sprintf("There is no config.json with vocab_size in %s", m.Path)
+		}
+		p.add(cVocab, m.Range, "Random prompts are drawn from the model's vocabulary, and its size is not known. %s. Write into the model block: vocab = [0, SIZE]", why)
+	}
+}
+
+func (d *draft) checkScenarios(p *problems) {
+	if _, written := d.at["scenario"]; !written && len(d.Load.Scenarios) == 0 {
+		d.Load.Scenarios = slices.Clone(standard)
+	}
+	seen := map[string]Range{}
+	for _, s := range d.Load.Scenarios {
+		if before, ok := seen[s.Name]; ok {
+			x := p.add(cDuplicate, s.Range, "Two scenarios have the name %q. for_each names them LABEL_KEY; change one of the labels.", s.Name)
+			x.Related = []Range{before}
+		}
+		seen[s.Name] = s.Range
+	}
+	if m := d.Model; m.MaxContext > 0 {
+		if s := d.longest(); s.InputLen+s.OutputLen > m.MaxContext {
+			p.add(cContext, d.place("model."+m.ID+".max_context", m.Range), "The scenario %q needs %d + %d = %d tokens, and the model serves %d. Raise max_context if the model can do it, or shorten the scenario.",
+				s.Name, s.InputLen, s.OutputLen, s.InputLen+s.OutputLen, m.MaxContext)
+		}
+	}
+	w := d.Load.Workload
+	if isStandard(d.Load.Scenarios) && w.Dataset == "random" || d.Smoke || w.Production && w.Reason != "" {
+		return
+	}
+	at := d.at["scenario"]
+	what := "These scenarios are not the default pair (chat: 1000 in, 1000 out; summarization: 8000 in, 1000 out; 80 prompts each)"
+	if isStandard(d.Load.Scenarios) {
+		at, what = d.at["workload.dataset"], fmt.Sprintf("The data set %q is not the default (random)", w.Dataset)
+	}
+	p.add(cScenario, at, "%s, so they need a word of their own. For your production workload write into the workload block\n  production = true\n  reason     = \"…\"\nand for a quick check of the flow write smoke = true into the campaign block; its numbers decide nothing.", what)
+}
+
+// isStandard reports whether the scenarios are the default pair, in any order.
+func isStandard(list []Scenario) bool {
+	if len(list) != len(standard) {
+		return false
+	}
+	for _, want := range standard {
+		if !slices.ContainsFunc(list, func(s Scenario) bool {
+			s.Range = Range{}
+			return s == want
+		}) {
+			return false
+		}
+	}
+	return true
+}
+
+func (d *draft) checkWorkload(p *problems) {
+	w := d.Load.Workload
+	block := d.at["workload"]
+	place := func(attr string) Range { return d.place("workload."+attr, block) }
+	switch {
+	case w.Dataset == "random" && w.Path != "":
+		p.add(cExclusive, place("path"), "Random prompts have no file. Remove path, or write dataset = \"jsonl\".")
+	case w.Dataset != "random" && w.Dataset != "" && w.Path == "":
+		p.add(cMissing, place("dataset"), "The data set %q is read from a file. Write path = \"FILE\" into the workload block.", w.Dataset)
+	}
+	switch {
+	case w.Arrival == "trace" && w.Dataset != "jsonl":
+		p.add(cExclusive, place("arrival"), "Arrivals of a trace come from the times in the data set's file. Write dataset = \"jsonl\" and path, or another arrival.")
+	case (w.Arrival == "inf" || w.Arrival == "trace") && w.Rate != nil:
+		p.add(cExclusive, place("rate"), "With arrival = %q there is no rate. Remove it, or write arrival = \"poisson\".", w.Arrival)
+	case w.Arrival != "inf" && w.Arrival != "trace" && w.Arrival != "" && w.Rate == nil:
+		p.add(cMissing, place("arrival"), "Arrivals that are %q have a mean rate. Write rate = NUMBER (requests/s) into the workload block.", w.Arrival)
+	}
+	switch {
+	case w.Production && w.Reason == "":
+		p.add(cMissing, place("production"), "A production workload replaces the default scenarios, so it needs its reason. Write reason = \"…\" into the workload block.")
+	case !w.Production && w.Reason != "":
+		p.add(cExclusive, place("reason"), "A reason alone changes nothing. Write production = true beside it, or remove it.")
+	}
+}

@@ -1,0 +1,54 @@
+package lang
+
+import (
+	"regexp"
+	"slices"
+)
+
+// prescribed are the stop predicates that every loop has (R195).
+var prescribed = []string{"reached", "tied", "external", "near_limit"}
+
+// remote is a registry and a repository, without a password.
+var remote = regexp.MustCompile(`^oci://[A-Za-z0-9.-]+(:[0-9]+)?(/[a-z0-9._-]+)+$`)
+
+func (d *draft) checkRun(p *problems) {
+	r := &d.Run
+	if r.Executor.Type == "" {
+		r.Executor.Type = "auto"
+	}
+	if c := r.Cache; c.Remote != "" && !remote.MatchString(c.Remote) {
+		p.add(cBadValue, d.at["cache.remote"], "%q: write the registry and the repository as oci://HOST/NAME, in small letters and without name or password; the credentials of the registry's own client are used.", "remote")
+	}
+	for _, t := range r.Traces {
+		if d.framework(t.Framework) == nil {
+			p.add(cUnknownFw, d.place("trace."+t.Name+".framework", t.Range), "The trace %q is of %q, which has no framework block. %s", t.Name, t.Framework, d.frameworkHint(t.Framework, nil))
+		}
+	}
+	if r.Loop == nil {
+		return
+	}
+	if f := d.framework(d.Sides.Target); f != nil && f.Checkout == "" {
+		p.add(cLoop, r.Loop.Range, "The loop patches the target %q, and nothing says where its sources are. Write checkout = \"PATH\" into its framework block.", f.Label)
+	}
+	for _, s := range r.Loop.Stops {
+		if slices.Contains(prescribed, s.Name) {
+			p.add(cLoop, s.Range, "The predicate %q is prescribed, and a stop block cannot change it. Choose another name.", s.Name)
+		}
+		if c, ok := s.When.(*condition); ok {
+			d.checkNeeds(c, p)
+		}
+	}
+}
+
+// checkNeeds checks that a fact by scenario names one that exists.
+func (d *draft) checkNeeds(c *condition, p *problems) {
+	names := make([]string, len(d.Load.Scenarios))
+	for i, s := range d.Load.Scenarios {
+		names[i] = s.Name
+	}
+	for _, n := range c.needs {
+		if n.scenario != "" && !slices.Contains(names, n.scenario) {
+			p.add(cUnknownName, n.at, "There is no scenario %q. %s The scenarios are %s.", n.scenario, didYouMean(n.scenario, names), oneOf(names))
+		}
+	}
+}

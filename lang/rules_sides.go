@@ -1,0 +1,173 @@
+package lang
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// competitors are the default competitors by target (R022, R024).
+var competitors = map[string][]string{
+	"vllm":   {"sglang", "tensorrt_llm"},
+	"sglang": {"vllm", "tensorrt_llm", "tokenspeed"},
+}
+
+// canonical are other names of frameworks, in small letters without dashes,
+// points, underscores and spaces (R033).
+var canonical = map[string]string{
+	"trtllm": "tensorrt_llm", "trt": "tensorrt_llm", "tensorrt": "tensorrt_llm", "tensorrtllm": "tensorrt_llm",
+	"sgl": "sglang", "ts": "tokenspeed", "llamaserver": "llamacpp", "llama": "llamacpp",
+	"vllm": "vllm", "sglang": "sglang", "tokenspeed": "tokenspeed", "llamacpp": "llamacpp",
+}
+
+// canonicalHint names the framework that another spelling means.
+func canonicalHint(given string) string {
+	key := strings.NewReplacer("-", "", "_", "", ".", "", " ", "").Replace(strings.ToLower(given))
+	if name := canonical[key]; name != "" && name != given {
+		return fmt.Sprintf("Write %q.", name)
+	}
+	return ""
+}
+
+// check applies the rules that concern several attributes or blocks. Each
+// works on what is there; what is missing has been told.
+func (d *draft) check(lib *library, p *problems) {
+	d.useDefinitions(lib, p)
+	if d.Sides.Target != "" {
+		d.checkSides(lib, p)
+	}
+	d.checkModel(p)
+	d.checkScenarios(p)
+	d.checkWorkload(p)
+	for i := range d.Frameworks {
+		d.checkFramework(&d.Frameworks[i], p)
+	}
+	d.checkSearches(p)
+	d.checkJudge(p)
+	d.checkRun(p)
+}
+
+// labels are the frameworks with a block, in file order.
+func (d *draft) labels() []string {
+	list := make([]string, len(d.Frameworks))
+	for i, f := range d.Frameworks {
+		list[i] = f.Label
+	}
+	return list
+}
+
+func (d *draft) framework(label string) *Framework {
+	for i := range d.Frameworks {
+		if d.Frameworks[i].Label == label {
+			return &d.Frameworks[i]
+		}
+	}
+	return nil
+}
+
+// useDefinitions joins each framework with its definition.
+func (d *draft) useDefinitions(lib *library, p *problems) {
+	for i := range d.Frameworks {
+		f := &d.Frameworks[i]
+		if j := slices.Index(d.labels(), f.Label); j < i {
+			x := p.add(cDuplicate, f.Range, "Two frameworks have the name %q. for_each names them LABEL_KEY; change one of the labels.", f.Label)
+			x.Related = []Range{d.Frameworks[j].Range}
+		}
+		def, found := lib.named(f.Use)
+		if found {
+			f.Definition = def
+			continue
+		}
+		at := d.place("framework."+f.Label+".use", f.Range)
+		hint := canonicalHint(f.Use)
+		if hint == "" {
+			hint = didYouMean(f.Use, lib.names())
+		}
+		p.add(cUnknownFw, at, "There is no definition %q. %s The definitions are %s. For a system of your own write %s%s beside the campaign, or use = \"NAME\" if only the label is your own.",
+			f.Use, hint, strings.Join(lib.names(), ", "), f.Use, definitionSuffix)
+	}
+}
+
+// checkSides settles who takes part (R022–R024, R032–R038).
+func (d *draft) checkSides(lib *library, p *problems) {
+	s := &d.Sides
+	at := d.place("campaign."+d.Name+".target", s.Range)
+	if d.framework(s.Target) == nil {
+		p.add(cUnknownFw, at, "The target %q has no framework block. %s Write: framework %q { … }", s.Target, d.frameworkHint(s.Target, nil), s.Target)
+	}
+	excludedAt := d.place("campaign."+d.Name+".excluded", s.Range)
+	known := append(append(lib.names(), d.labels()...), "tokenspeed")
+	for _, x := range s.Excluded {
+		switch {
+		case x == s.Target:
+			p.add(cSides, excludedAt, "%q is the target, so it cannot be excluded. Remove it from excluded, or choose another target.", x)
+		case !slices.Contains(known, x):
+			p.add(cUnknownFw, excludedAt, "There is no framework %q to exclude. %s", x, d.frameworkHint(x, lib.names()))
+		}
+	}
+	compareAt, written := d.written("campaign." + d.Name + ".compare")
+	if written {
+		d.checkCompare(compareAt, lib, p)
+	} else {
+		d.defaultCompare(at, p)
+	}
+	for _, f := range d.Frameworks {
+		if f.Label != s.Target && !slices.Contains(s.Compare, f.Label) && !slices.Contains(s.Excluded, f.Label) {
+			p.warn(cNoPart, f.Range, "%q has a block but takes no part: a framework is never added because a block exists. Add it to compare, or name it in excluded.", f.Label)
+		}
+	}
+}
+
+// frameworkHint helps with a name that has no block.
+func (d *draft) frameworkHint(name string, more []string) string {
+	if hint := canonicalHint(name); hint != "" {
+		return hint
+	}
+	return didYouMean(name, append(d.labels(), more...))
+}
+
+func (d *draft) checkCompare(at Range, lib *library, p *problems) {
+	s := &d.Sides
+	for _, c := range s.Compare {
+		switch {
+		case c == s.Target:
+			p.add(cSides, at, "%q is the target, so it is not among its own competitors. Remove it from compare: the list holds competitors only.", c)
+		case slices.Contains(s.Excluded, c):
+			p.add(cSides, at, "%q stands in compare and in excluded. Remove it from one of them.", c)
+		case d.framework(c) == nil && (slices.Contains(lib.names(), c) || competitors[c] != nil):
+			p.add(cUnknownFw, at, "The competitor %q has no framework block. Write framework %q { … }, or move it to excluded.", c, c)
+		case d.framework(c) == nil:
+			p.add(cUnknownFw, at, "There is no framework %q. %s", c, d.frameworkHint(c, lib.names()))
+		}
+	}
+	if len(s.Compare) == 0 {
+		p.warn(cNoCompetitor, at, "compare is empty, so that only the target is measured and nothing is decided. Name the competitors.")
+	}
+}
+
+// defaultCompare takes the prescribed competitors; those without a block are
+// unavailable, which is not the same as excluded.
+func (d *draft) defaultCompare(at Range, p *problems) {
+	s := &d.Sides
+	list, ok := competitors[s.Target]
+	if !ok {
+		p.add(cCompareNeeded, at, "Only the targets vllm and sglang have prescribed competitors. For %q write them: compare = [%s]", s.Target, quoteAll(others(d.labels(), s.Target)))
+		return
+	}
+	for _, c := range list {
+		switch {
+		case slices.Contains(s.Excluded, c):
+		case d.framework(c) == nil:
+			s.Unavailable = append(s.Unavailable, Absent{c, "the campaign has no framework block for it"})
+		default:
+			s.Compare = append(s.Compare, c)
+		}
+	}
+	if len(s.Compare) == 0 {
+		p.warn(cNoCompetitor, at, "None of the default competitors of %q (%s) has a framework block, so that nothing is decided. Write their blocks, or name others in compare.", s.Target, strings.Join(list, ", "))
+	}
+}
+
+func others(list []string, name string) []string {
+	return slices.DeleteFunc(slices.Clone(list), func(x string) bool { return x == name })
+}

@@ -1,0 +1,155 @@
+package lang
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+)
+
+// Limits of what is read. A hand-written campaign is a thousand times smaller.
+const (
+	maxFile  = 1 << 20 // bytes of one file
+	maxFiles = 256     // files of one campaign
+	maxNest  = 100     // brackets within brackets, or operators in a row
+)
+
+// source is one file as read; name is relative to the campaign's folder.
+type source struct {
+	name  string
+	bytes []byte
+}
+
+// The kinds of files, by suffix. campaign.hcl itself comes first.
+const (
+	mainFile         = "campaign.hcl"
+	campaignSuffix   = ".campaign.hcl"
+	variablesSuffix  = ".auto.hclvars"
+	definitionSuffix = ".framework.hcl"
+)
+
+// readDir reads the campaign's files: campaign.hcl, then the others by name.
+func readDir(dir string, p *problems) []source {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		p.add(cRead, Range{File: dir}, "The campaign's folder cannot be read: %v.", err)
+		return nil
+	}
+	var names []string
+	for _, e := range entries {
+		n := e.Name()
+		switch {
+		case n == mainFile, strings.HasPrefix(n, "."):
+		case strings.HasSuffix(n, campaignSuffix), strings.HasSuffix(n, variablesSuffix), strings.HasSuffix(n, definitionSuffix):
+			names = append(names, n)
+		}
+	}
+	slices.Sort(names)
+	if len(names) > maxFiles {
+		p.add(cTooLarge, Range{File: dir}, "The folder has %d campaign files; at most %d are read. Put fewer, larger files there.", len(names), maxFiles)
+		return nil
+	}
+	var sources []source
+	for _, n := range append([]string{mainFile}, names...) {
+		if b, ok := readFile(os.DirFS(dir), n, n, p); ok {
+			sources = append(sources, source{n, b})
+		}
+	}
+	return sources
+}
+
+// readFile reads a file that may not be larger than maxFile; shown is its name
+// in diagnostics.
+func readFile(from fs.FS, name, shown string, p *problems) ([]byte, bool) {
+	info, err := fs.Stat(from, name)
+	switch {
+	case err != nil && name == mainFile && os.IsNotExist(err):
+		p.add(cRead, Range{File: shown}, "There is no campaign.hcl in this folder. Write one, or let the init command propose one.")
+		return nil, false
+	case err != nil:
+		p.add(cRead, Range{File: shown}, "The file cannot be read: %v.", err)
+		return nil, false
+	case !info.Mode().IsRegular():
+		p.add(cRead, Range{File: shown}, "This is not a regular file. Put the text itself there.")
+		return nil, false
+	case info.Size() > maxFile:
+		p.add(cTooLarge, Range{File: shown}, "The file has %d bytes; at most %d are read. Use for_each instead of writing each block out, or split it into *%s files.", info.Size(), maxFile, campaignSuffix)
+		return nil, false
+	}
+	b, err := fs.ReadFile(from, name)
+	if err != nil {
+		p.add(cRead, Range{File: shown}, "The file cannot be read: %v.", err)
+		return nil, false
+	}
+	return b, true
+}
+
+// parse turns a source into a body; nil if it is too deep to be walked. With
+// syntax errors the body is what could be understood.
+func parse(s source, p *problems) *hclsyntax.Body {
+	if !shallow(s, p) {
+		return nil
+	}
+	file, diags := hclsyntax.ParseConfig(s.bytes, s.name, hcl.InitialPos)
+	for _, d := range diags {
+		c := cSyntax
+		if d.Summary == "Attribute redefined" {
+			c = cDuplicate
+		}
+		r := Range{File: s.name, Line: 1, Col: 1, EndLine: 1, EndCol: 1}
+		if d.Subject != nil {
+			r = rangeOf(*d.Subject)
+		}
+		p.add(c, r, "%s: %s", d.Summary, d.Detail)
+	}
+	body, ok := file.Body.(*hclsyntax.Body)
+	if !ok {
+		return nil
+	}
+	return body
+}
+
+// shallow refuses nesting that would exhaust the stack of the parser, which is
+// recursive. Lexing costs half of parsing, and a small file cannot nest deeply
+// enough to matter (32 KiB × 5 kB of stack a level), so only large ones pay.
+func shallow(s source, p *problems) bool {
+	if len(s.bytes) <= 32<<10 {
+		return true
+	}
+	tokens, _ := hclsyntax.LexConfig(s.bytes, s.name, hcl.InitialPos)
+	depth, run := 0, 0
+	for _, t := range tokens {
+		unary := false
+		switch t.Type {
+		case hclsyntax.TokenOBrace, hclsyntax.TokenOBrack, hclsyntax.TokenOParen, hclsyntax.TokenTemplateInterp,
+			hclsyntax.TokenTemplateControl, hclsyntax.TokenOQuote, hclsyntax.TokenOHeredoc:
+			depth++
+		case hclsyntax.TokenCBrace, hclsyntax.TokenCBrack, hclsyntax.TokenCParen, hclsyntax.TokenTemplateSeqEnd,
+			hclsyntax.TokenCQuote, hclsyntax.TokenCHeredoc:
+			depth = max(depth-1, 0)
+		case hclsyntax.TokenBang, hclsyntax.TokenMinus:
+			unary = true
+			run++
+		}
+		if !unary {
+			run = 0
+		}
+		if depth > maxNest || run > maxNest {
+			p.add(cTooLarge, rangeOf(t.Range), "This is nested more than %d levels deep. Name the inner parts in locals.", maxNest)
+			return false
+		}
+	}
+	return true
+}
+
+// absolute resolves a path of the campaign against its folder.
+func absolute(dir, path string) string {
+	if filepath.IsAbs(path) {
+		return filepath.Clean(path)
+	}
+	return filepath.Join(dir, path)
+}

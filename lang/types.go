@@ -1,0 +1,421 @@
+package lang
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
+)
+
+// Type is what an attribute takes. decode returns nil after it has told what
+// is wrong.
+type Type struct {
+	Name   string // for people: "whole number ≥ 1"
+	decode func(*given) any
+}
+
+// given is the value of an attribute as written. It is never null or unknown.
+type given struct {
+	value cty.Value
+	expr  hclsyntax.Expression
+	at    Range
+	row   *Attr
+	dir   string
+	scope *scope
+	p     *problems
+}
+
+func (g *given) wrong(format string, args ...any) any {
+	g.p.add(cBadValue, g.at, "%q: %s", g.row.Name, fmt.Sprintf(format, args...))
+	return nil
+}
+
+func (g *given) wrongType(want string) any {
+	g.p.add(cWrongType, g.at, "%q takes %s, and this is %s.", g.row.Name, want, kindOf(g.value))
+	return nil
+}
+
+// part is an element of g's value, with its own range where it has one.
+func (g *given) part(v cty.Value, e hclsyntax.Expression) *given {
+	c := *g
+	c.value, c.expr = v, e
+	if e != nil {
+		c.at = rangeOf(e.Range())
+	}
+	return &c
+}
+
+// kindOf names a value's type for people.
+func kindOf(v cty.Value) string {
+	t := v.Type()
+	switch {
+	case v.IsNull():
+		return "null"
+	case t == cty.String:
+		return "a text"
+	case t == cty.Number:
+		return "a number"
+	case t == cty.Bool:
+		return "true or false"
+	case t.IsTupleType(), t.IsListType(), t.IsSetType():
+		return "a list"
+	}
+	return "an object"
+}
+
+// The types of attributes.
+var (
+	textType = Type{"text", func(g *given) any {
+		s, ok := g.text("a text in quotes")
+		switch {
+		case !ok:
+			return nil
+		case s == "":
+			return g.wrong("the text is empty. Leave the attribute out instead.")
+		case strings.ContainsAny(s, "\x00\n\r"):
+			return g.wrong("the text holds a line end or a zero byte. Write it on one line.")
+		}
+		return s
+	}}
+	boolType = Type{"true or false", func(g *given) any {
+		if !g.is(cty.Bool) {
+			return g.wrongType("true or false, without quotes")
+		}
+		return g.value.True()
+	}}
+	pathType = Type{"path, relative to the campaign's folder", func(g *given) any {
+		s, ok := textType.decode(g).(string)
+		if !ok {
+			return nil
+		}
+		if strings.HasPrefix(s, "~") {
+			return g.wrong("%q is not expanded: the same file must mean the same everywhere. Write the path from the root or from the campaign's folder.", s)
+		}
+		return absolute(g.dir, s)
+	}}
+	shareType = Type{"share, 0 < x ≤ 1", func(g *given) any {
+		f, ok := g.number("a share such as 0.01 for 1 %")
+		if ok && (f <= 0 || f > 1) {
+			return g.wrong("%v is no share. Write a number above 0 and up to 1: 1 %% is 0.01.", f)
+		}
+		return orNil(f, ok)
+	}}
+	partType = Type{"share, 0 ≤ x ≤ 1", func(g *given) any {
+		f, ok := g.number("a share such as 0.02 for 2 %")
+		if ok && (f < 0 || f > 1) {
+			return g.wrong("%v is no share. Write a number from 0 to 1: 1 %% is 0.01.", f)
+		}
+		return orNil(f, ok)
+	}}
+	positiveType = Type{"number > 0", func(g *given) any {
+		f, ok := g.number("a number")
+		if ok && f <= 0 {
+			return g.wrong("%v is not above 0.", f)
+		}
+		return orNil(f, ok)
+	}}
+	numberType = Type{"number ≥ 0", func(g *given) any {
+		f, ok := g.number("a number")
+		if ok && f < 0 {
+			return g.wrong("%v is below 0.", f)
+		}
+		return orNil(f, ok)
+	}}
+	millisType = Type{"number > 0", func(g *given) any {
+		if g.is(cty.String) {
+			g.p.add(cUnit, g.at, "%q is a bare number of milliseconds, as its name says. Write 2000 instead of \"2s\".", g.row.Name)
+			return nil
+		}
+		f, ok := g.number("a number of milliseconds")
+		switch {
+		case !ok:
+			return nil
+		case f <= 0 || f > 1e9:
+			return g.wrong("%v ms is no limit. Write a number above 0, or leave the attribute out for no limit.", f)
+		}
+		return time.Duration(math.Round(f * float64(time.Millisecond)))
+	}}
+	durationType = Type{"duration with a unit, \"30m\"", func(g *given) any {
+		if g.is(cty.Number) {
+			g.p.add(cUnit, g.at, "%q is a duration and needs its unit. Write it in quotes, such as \"30m\", \"2h\" or \"7d\".", g.row.Name)
+			return nil
+		}
+		s, ok := g.text("a duration such as \"30m\"")
+		if !ok {
+			return nil
+		}
+		d, err := parseDuration(s)
+		if err != nil {
+			g.p.add(cUnit, g.at, "%q: %v.", g.row.Name, err)
+			return nil
+		}
+		return d
+	}}
+	bytesType = Type{"amount of memory with a unit, \"16g\"", func(g *given) any {
+		if g.is(cty.Number) {
+			g.p.add(cUnit, g.at, "%q is an amount of memory and needs its unit. Write it in quotes, such as \"16g\".", g.row.Name)
+			return nil
+		}
+		s, ok := g.text("an amount of memory such as \"16g\"")
+		if !ok {
+			return nil
+		}
+		n, err := parseBytes(s)
+		if err != nil {
+			g.p.add(cUnit, g.at, "%q: %v.", g.row.Name, err)
+			return nil
+		}
+		return n
+	}}
+	seedType = Type{"whole number", func(g *given) any {
+		n, ok := g.whole()
+		return orNil(n, ok)
+	}}
+	urlsType = Type{"list of addresses", func(g *given) any {
+		return g.distinct(func(s string) string {
+			rest, ok := strings.CutPrefix(s, "http://")
+			if !ok {
+				rest, ok = strings.CutPrefix(s, "https://")
+			}
+			if !ok || rest == "" || strings.ContainsAny(s, " \t\"'@?#") || strings.HasSuffix(s, "/") {
+				return "write it as http://HOST:PORT, without a final slash, name or password"
+			}
+			return ""
+		})
+	}}
+	commandType = Type{"command, a list of words", func(g *given) any {
+		if g.is(cty.String) {
+			g.p.add(cWrongType, g.at, "%q is a list of words, because no shell takes part. Write [%s].", g.row.Name, quoteAll(strings.Fields(g.value.AsString())))
+			return nil
+		}
+		return orNil(g.words(notEmpty))
+	}}
+	wordsType = Type{"list of texts", func(g *given) any { return g.distinct(notEmpty) }}
+	namesType = Type{"list of framework names", func(g *given) any {
+		return g.distinct(nameProblem)
+	}}
+	globsType = Type{"list of paths within the checkout, with *", func(g *given) any {
+		return g.distinct(func(s string) string {
+			if s == "" || strings.HasPrefix(s, "/") || slices.Contains(strings.Split(s, "/"), "..") {
+				return "write a path within the checkout, such as \"src/**\""
+			}
+			return ""
+		})
+	}}
+	envNamesType = Type{"list of names of environment variables", func(g *given) any {
+		names := g.distinct(func(s string) string { return "" })
+		for _, n := range asStrings(names) {
+			if !envName.MatchString(n) {
+				g.p.add(cSecret, g.at, "%q takes names of environment variables and nothing else. Write only the name, such as \"HF_TOKEN\", and set the value in the environment. If a real secret stands here, revoke it.", g.row.Name)
+				return nil
+			}
+		}
+		return names
+	}}
+	nameType = Type{"name", func(g *given) any {
+		s, ok := textType.decode(g).(string)
+		if !ok {
+			return nil
+		}
+		if why := nameProblem(s); why != "" {
+			return g.wrong("%q is no name: %s.", s, why)
+		}
+		return s
+	}}
+	revisionType = Type{"40 hexadecimal digits", func(g *given) any {
+		s, ok := g.text("a text of 40 hexadecimal digits")
+		if ok && !revision.MatchString(s) {
+			return g.wrong("%q is no full revision. Branches and short ids move or clash; write the 40 hexadecimal digits.", s)
+		}
+		return orNil(s, ok)
+	}}
+	regexpType = Type{"regular expression (RE2)", func(g *given) any {
+		s, ok := textType.decode(g).(string)
+		if !ok {
+			return nil
+		}
+		if _, err := regexp.Compile(s); err != nil {
+			return g.wrong("%v. The syntax is RE2; a backslash is written twice in HCL.", err)
+		}
+		return s
+	}}
+	urlPathType = Type{"path of an address, \"/health\"", func(g *given) any {
+		s, ok := textType.decode(g).(string)
+		if ok && (!strings.HasPrefix(s, "/") || strings.ContainsAny(s, " #")) {
+			return g.wrong("%q is no path of an address. Start it with a slash, such as \"/health\".", s)
+		}
+		return orNil(s, ok)
+	}}
+)
+
+var (
+	envName  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	revision = regexp.MustCompile(`^[0-9a-f]{40}$`)
+	plain    = regexp.MustCompile(`^[a-z][a-z0-9_]{0,63}$`)
+	flagName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.]{0,127}$`)
+)
+
+func nameProblem(s string) string {
+	if !plain.MatchString(s) {
+		return "names have small letters, digits and underscores, start with a letter and end within 64"
+	}
+	return ""
+}
+
+func notEmpty(s string) string {
+	if s == "" || strings.ContainsAny(s, "\x00\n\r") {
+		return "write a text that is not empty and has no line end"
+	}
+	return ""
+}
+
+// countType is a whole number of at least low.
+func countType(low int64) Type {
+	return Type{fmt.Sprintf("whole number ≥ %d", low), func(g *given) any {
+		n, ok := g.whole()
+		if ok && (n < low || n > 1<<40) {
+			return g.wrong("%d is not allowed. Write a whole number of at least %d.", n, low)
+		}
+		return orNil(int(n), ok)
+	}}
+}
+
+// choiceType is one of a list of words.
+func choiceType(choices ...string) Type {
+	return Type{oneOf(choices), func(g *given) any {
+		s, ok := g.text("one of " + oneOf(choices))
+		if ok && !slices.Contains(choices, s) {
+			return g.wrong("%q is none of the choices. Write %s. %s", s, oneOf(choices), didYouMean(s, choices))
+		}
+		return orNil(s, ok)
+	}}
+}
+
+func orNil[V any](v V, ok bool) any {
+	if !ok {
+		return nil
+	}
+	return v
+}
+
+func asStrings(v any) []string {
+	s, _ := v.([]string)
+	return s
+}
+
+func quoteAll(words []string) string {
+	quoted := make([]string, len(words))
+	for i, w := range words {
+		quoted[i] = fmt.Sprintf("%q", w)
+	}
+	return strings.Join(quoted, ", ")
+}
+
+func (g *given) is(t cty.Type) bool { return !g.value.IsNull() && g.value.Type() == t }
+
+func (g *given) text(want string) (string, bool) {
+	if !g.is(cty.String) {
+		g.wrongType(want)
+		return "", false
+	}
+	return g.value.AsString(), true
+}
+
+func (g *given) number(want string) (float64, bool) {
+	if !g.is(cty.Number) {
+		g.wrongType(want + ", without quotes")
+		return 0, false
+	}
+	f, _ := g.value.AsBigFloat().Float64()
+	return f, true
+}
+
+func (g *given) whole() (int64, bool) {
+	if !g.is(cty.Number) {
+		g.wrongType("a whole number, without quotes")
+		return 0, false
+	}
+	n, exact := g.value.AsBigFloat().Int64()
+	if exact != 0 {
+		g.wrong("%s is not a whole number.", g.value.AsBigFloat().Text('g', 6))
+		return 0, false
+	}
+	return n, true
+}
+
+// distinct decodes a list of texts that are all different; problem says what
+// is wrong with one.
+func (g *given) distinct(problem func(string) string) any {
+	list, ok := g.words(problem)
+	for i, s := range list {
+		if slices.Contains(list[:i], s) {
+			g.p.add(cDuplicate, g.at, "%q stands twice in %q. Write it once.", s, g.row.Name)
+			return nil
+		}
+	}
+	return orNil(list, ok)
+}
+
+// words decodes a list of texts, which may be equal.
+func (g *given) words(problem func(string) string) ([]string, bool) {
+	list, ok := g.list()
+	if !ok {
+		return nil, false
+	}
+	out := make([]string, 0, len(list))
+	for _, e := range list {
+		s, ok := e.text("texts in quotes")
+		if !ok {
+			return nil, false
+		}
+		if why := problem(s); why != "" {
+			e.wrong("%q: %s.", s, why)
+			return nil, false
+		}
+		out = append(out, s)
+	}
+	return out, true
+}
+
+// list is the elements of a list, each with its own range where it is written
+// out.
+func (g *given) list() ([]*given, bool) {
+	t := g.value.Type()
+	if g.value.IsNull() || !t.IsTupleType() && !t.IsListType() && !t.IsSetType() {
+		g.wrongType("a list in square brackets")
+		return nil, false
+	}
+	var exprs []hclsyntax.Expression
+	if c, ok := bare(g.expr).(*hclsyntax.TupleConsExpr); ok {
+		exprs = c.Exprs
+	}
+	var list []*given
+	for it := g.value.ElementIterator(); it.Next(); {
+		_, v := it.Element()
+		var e hclsyntax.Expression
+		if len(list) < len(exprs) {
+			e = exprs[len(list)]
+		}
+		if !v.IsKnown() {
+			return nil, false // its problem is told already
+		}
+		list = append(list, g.part(v, e))
+	}
+	return list, true
+}
+
+// bare is an expression without parentheses.
+func bare(e hclsyntax.Expression) hclsyntax.Expression {
+	for {
+		p, ok := e.(*hclsyntax.ParenthesesExpr)
+		if !ok {
+			return e
+		}
+		e = p.Expression
+	}
+}

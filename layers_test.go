@@ -1,0 +1,239 @@
+package sotabuild_test
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/sotabuild/sotabuild"
+
+// mayImport is the whole list of arrows between rooms, each with its reason in
+// ARCHITECTURE.md. A room is the longest prefix listed here. "stdlib/*" stands
+// for every room of stdlib but the one that imports.
+var mayImport = map[string][]string{
+	"lang": {},
+
+	"executors":        {},
+	"executors/runner": {"executors"},
+	"executors/local":  {"executors", "executors/runner"},
+
+	"engine/key":     {},
+	"engine/event":   {},
+	"engine/graph":   {},
+	"engine/cache":   {"engine/key"},
+	"engine/compile": {"engine/key", "engine/graph", "engine/cache", "executors"},
+	"engine/plan":    {"engine/key", "engine/graph", "engine/cache", "engine/compile"},
+	"engine/sched": {"engine/key", "engine/graph", "engine/cache", "engine/compile", "engine/plan",
+		"engine/event", "executors", "executors/runner"},
+
+	"stdlib/frameworks": {},
+	"stdlib/dataset":    {},
+	"stdlib/result":     {"executors"},
+	"stdlib/help":       {"stdlib/result"},
+	"stdlib/search":     {"lang"},
+	"stdlib/bench":      {"executors", "executors/runner", "stdlib/result", "stdlib/dataset"},
+	"stdlib/simserve":   {},
+	"stdlib/winners":    {"engine/key", "stdlib/result"},
+	"stdlib/report":     {"engine/key", "stdlib/result", "stdlib/winners"},
+	"stdlib/draft":      {"lang"},
+	"stdlib/campaign":   {"lang", "engine/*", "executors", "executors/runner", "stdlib/*"},
+
+	"cmd": {"lang", "engine/*", "executors", "executors/*", "stdlib/*"},
+
+	"examples": {},
+	// Suites and whole-program tests may look into every room.
+	"conformance": {"lang", "engine/*", "executors", "executors/*", "stdlib/*", "cmd"},
+}
+
+// onlyIn confines each third-party module to the rooms named, so that it can
+// be replaced in one place. Test files may also use the modules of testOnly.
+var onlyIn = map[string][]string{
+	"github.com/hashicorp/hcl/v2":            {"lang"},
+	"github.com/zclconf/go-cty":              {"lang"},
+	"github.com/agext/levenshtein":           {"lang"},
+	"github.com/heimdalr/dag":                {"engine/graph"},
+	"github.com/opencontainers/runtime-spec": {"executors", "executors/local", "executors/runner", "engine/sched", "stdlib/campaign"},
+	"github.com/cespare/xxhash/v2":           {"engine/key", "engine/cache"},
+	"github.com/gofrs/flock":                 {"engine/cache"},
+	"golang.org/x/sys":                       {"engine/cache", "engine/key", "executors/local", "executors/runner"},
+	"golang.org/x/term":                      {"cmd"},
+	"golang.org/x/sync":                      {"engine/sched"},
+	"github.com/spf13/cobra":                 {"cmd"},
+	"github.com/spf13/pflag":                 {"cmd", "stdlib/simserve", "examples"},
+	"github.com/jedib0t/go-pretty/v6":        {"stdlib/report", "cmd"},
+}
+
+var testOnly = []string{
+	"github.com/google/go-cmp", "github.com/rogpeppe/go-internal", "go.uber.org/goleak",
+	"github.com/go-json-experiment/json",
+}
+
+func room(dir string) string {
+	for d := dir; d != "."; d = path.Dir(d) {
+		if _, ok := mayImport[d]; ok {
+			return d
+		}
+	}
+	return ""
+}
+
+func allowed(from, to string, list []string) bool {
+	if from == to {
+		return true
+	}
+	for _, a := range list {
+		if a == to || (strings.HasSuffix(a, "/*") && strings.HasPrefix(to, strings.TrimSuffix(a, "*"))) {
+			return true
+		}
+	}
+	return false
+}
+
+// TestLayers parses every import of the module and fails on an arrow that is
+// not in mayImport, or a third-party package outside its room. It reads files
+// itself, because a test that runs go list passes from the cache after a
+// violation was added.
+func TestLayers(t *testing.T) {
+	seen := 0
+	walkGo(t, func(file string, imports []string) {
+		seen++
+		dir := path.Dir(file)
+		from := room(dir)
+		if from == "" {
+			if dir != "." {
+				t.Errorf("%s: folder is no room of mayImport", file)
+			}
+			return
+		}
+		test := strings.HasSuffix(file, "_test.go")
+		for _, imp := range imports {
+			if to, ok := strings.CutPrefix(imp, module+"/"); ok {
+				r := room(to)
+				if r == "" || !allowed(from, r, mayImport[from]) {
+					t.Errorf("%s: arrow %s → %s is not drawn in mayImport; if it is right, draw it there and in ARCHITECTURE.md", file, from, to)
+				}
+				continue
+			}
+			if !strings.Contains(strings.SplitN(imp, "/", 2)[0], ".") {
+				continue // standard library
+			}
+			checkThirdParty(t, file, from, imp, test)
+		}
+	})
+	if seen < 20 {
+		t.Fatalf("only %d files seen: the walk is broken", seen)
+	}
+}
+
+func checkThirdParty(t *testing.T, file, from, imp string, test bool) {
+	t.Helper()
+	if test && slices.ContainsFunc(testOnly, func(m string) bool { return under(imp, m) }) {
+		return
+	}
+	for m, rooms := range onlyIn {
+		if under(imp, m) {
+			if !slices.Contains(rooms, from) {
+				t.Errorf("%s: %s may be imported by %v only", file, imp, rooms)
+			}
+			return
+		}
+	}
+	t.Errorf("%s: %s stands in no row of onlyIn; a new dependency needs a row and a reason", file, imp)
+}
+
+func under(imp, m string) bool { return imp == m || strings.HasPrefix(imp, m+"/") }
+
+// TestPackageComments wants exactly one package comment a folder, because the
+// comments are the contracts.
+func TestPackageComments(t *testing.T) {
+	comments := map[string]int{}
+	walkGo(t, func(file string, _ []string) {
+		if strings.HasSuffix(file, "_test.go") {
+			return
+		}
+		dir := path.Dir(file)
+		f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.PackageClauseOnly|parser.ParseComments)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		comments[dir] += 0
+		if f.Doc != nil {
+			comments[dir]++
+		}
+	})
+	for dir, n := range comments {
+		if n != 1 {
+			t.Errorf("%s has %d package comments, want 1", dir, n)
+		}
+	}
+}
+
+// TestNoInit keeps registration by init and exits below main out.
+func TestNoInit(t *testing.T) {
+	walkGo(t, func(file string, _ []string) {
+		if strings.HasSuffix(file, "_test.go") {
+			return
+		}
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		for i, line := range strings.Split(string(b), "\n") {
+			if strings.HasPrefix(line, "func init()") {
+				t.Errorf("%s:%d: no init functions; list things in a table", file, i+1)
+			}
+			if strings.Contains(line, "os.Exit(") && path.Base(file) != "main.go" {
+				t.Errorf("%s:%d: exit only in main", file, i+1)
+			}
+		}
+	})
+}
+
+func walkGo(t *testing.T, visit func(file string, imports []string)) {
+	t.Helper()
+	err := filepath.WalkDir(".", func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if n := d.Name(); n != "." && (strings.HasPrefix(n, ".") || n == "testdata" || n == "bin" || n == "runs") {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(p, ".go") {
+			return nil
+		}
+		src, err := os.ReadFile(p)
+		if err != nil {
+			return err
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), p, src, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		var imports []string
+		for _, i := range f.Imports {
+			s, err := strconv.Unquote(i.Path.Value)
+			if err != nil {
+				return err
+			}
+			imports = append(imports, s)
+		}
+		visit(filepath.ToSlash(p), imports)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

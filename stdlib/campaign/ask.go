@@ -1,0 +1,260 @@
+package campaign
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/sotabuild/sotabuild/engine/cache"
+	"github.com/sotabuild/sotabuild/engine/compile"
+	"github.com/sotabuild/sotabuild/engine/key"
+	"github.com/sotabuild/sotabuild/engine/sched"
+	"github.com/sotabuild/sotabuild/executors"
+	"github.com/sotabuild/sotabuild/executors/runner"
+	"github.com/sotabuild/sotabuild/lang"
+	"github.com/sotabuild/sotabuild/stdlib/help"
+	"github.com/sotabuild/sotabuild/stdlib/result"
+)
+
+// askTimeout bounds a question to a program. A real vLLM takes up to a minute
+// to print its help.
+const askTimeout = 5 * time.Minute
+
+// AskSpec is a question to a program about itself: its help or its version.
+type AskSpec struct {
+	Software key.Digest        `key:"software"`
+	Image    string            `key:"image"` // "" when Software is known
+	Command  []string          `key:"arg"`   // with {program} standing for the program
+	Stderr   bool              `key:"stderr"`
+	Pattern  string            `key:"pattern"` // "" keeps the whole text
+	Env      map[string]string `key:"env"`
+	Host     Host              `key:"-"`
+}
+
+// Host is where things lie on this host; none of it is part of a key.
+type Host struct {
+	Self    string // the sotabuild binary
+	Program string
+	Model   string // path or id, as the server's command line takes it
+	Port    int    // 0: chosen by the runner
+	Label   string
+	Secrets []string
+	// StartTimeout bounds the server's start; zero is the runner's own bound.
+	StartTimeout time.Duration
+}
+
+func newAskSpec(c *lang.Campaign, f Facts, fw lang.Framework, command []string, stderr bool, pattern string) AskSpec {
+	sw := f.Software[fw.Label]
+	return AskSpec{Software: sw.Digest, Image: imageOf(sw), Command: command, Stderr: stderr, Pattern: pattern,
+		Env: fw.Definition.Server.Env, Host: hostOf(c, f, fw)}
+}
+
+// imageOf is the image as identity, only where nothing better is known.
+func imageOf(s Software) string {
+	if !s.Digest.IsZero() {
+		return ""
+	}
+	return s.Image
+}
+
+func hostOf(c *lang.Campaign, f Facts, fw lang.Framework) Host {
+	model := c.Model.Path
+	if model == "" {
+		model = c.Model.ID
+	}
+	return Host{Self: f.Self, Program: fw.Program, Model: model, Port: fw.Port, Label: fw.Label, Secrets: c.Run.Secrets, StartTimeout: fw.StartTimeout}
+}
+
+// environment is what every process of a task gets beside the framework's own
+// declared variables. Nothing of the host's environment is passed on.
+func environment(declared map[string]string) []string {
+	env := []string{
+		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+		"HOME={out}", "LANG=C.UTF-8", "LC_ALL=C.UTF-8", "TZ=UTC", "COLUMNS=200",
+	}
+	for _, k := range sortedKeys(declared) {
+		env = append(env, k+"="+declared[k])
+	}
+	return env
+}
+
+// askTask runs one question without any server.
+func askTask(jobs []compile.Job, dir string) (executors.Task, error) {
+	spec := runner.Spec{Version: runner.SpecVersion}
+	for _, j := range jobs {
+		s := j.Spec.(AskSpec)
+		spec.Secrets = s.Host.Secrets
+		spec.Steps = append(spec.Steps, runner.Step{
+			ID:       sched.StepID(j.Key),
+			Argv:     fill(s.Command, map[string]string{"program": s.Host.Program, "model": s.Host.Model}, nil),
+			Env:      environment(s.Env),
+			Deadline: askTimeout,
+			Stdout:   "stdout.txt", Stderr: "stderr.txt",
+			AnyExit: true,
+		})
+	}
+	return newTask(spec, dir, jobs[0].Spec.(AskSpec).Host, jobs[0].Spec.(AskSpec).Image)
+}
+
+// newTask writes the runner's spec into dir and describes the task around it.
+func newTask(spec runner.Spec, dir string, h Host, image string) (executors.Task, error) {
+	spec.Task = executors.TaskID(filepath.Base(dir))
+	if err := runner.WriteSpec(dir, spec); err != nil {
+		return executors.Task{}, err
+	}
+	t := executors.Task{ID: spec.Task, Dir: dir, Image: image, StopGrace: 10 * time.Second}
+	t.Process.Args = []string{h.Self, "runner", "spec.json"}
+	t.Process.Cwd = dir
+	for _, name := range h.Secrets {
+		if v, ok := os.LookupEnv(name); ok {
+			t.Process.Env = append(t.Process.Env, name+"="+v)
+		}
+	}
+	return t, nil
+}
+
+// asked reads what the program printed.
+func asked(s AskSpec, step compile.StepResult) (string, *cache.Outcome) {
+	if step.Class != "" {
+		o := failure(result.Class(step.Class), step.Reason)
+		return "", &o
+	}
+	name := "stdout.txt"
+	if s.Stderr {
+		name = "stderr.txt"
+	}
+	b, err := os.ReadFile(filepath.Join(step.Dir, name))
+	if err != nil {
+		o := failure(result.NoHelp, err.Error())
+		return "", &o
+	}
+	return strings.ToValidUTF8(string(b), "\uFFFD"), nil
+}
+
+// exitWords says how a step's program ended, for reasons.
+func exitWords(step compile.StepResult) string {
+	rec, err := runner.ReadStep(step.Dir)
+	switch {
+	case err != nil:
+		return "its end is not recorded"
+	case rec.Exit != nil:
+		return fmt.Sprintf("exit code %d", *rec.Exit)
+	}
+	return "signal " + rec.Signal
+}
+
+func collectHelp(j compile.Job, step compile.StepResult) compile.Result {
+	s := j.Spec.(AskSpec)
+	text, bad := asked(s, step)
+	if bad != nil {
+		return compile.Result{Outcome: *bad}
+	}
+	if err := help.Valid(text); err != nil {
+		return compile.Result{Outcome: failure(result.NoHelp,
+			fmt.Sprintf("%s: %v (%s; it printed %s)", strings.Join(s.Command, " "), err, exitWords(step), quoteHead(text, step.Dir)))}
+	}
+	return compile.Result{Outcome: cache.Outcome{State: cache.OK}, Outputs: []compile.Value{{Name: "text", Bytes: []byte(text)}}}
+}
+
+// quoteHead is the first words of a text, or of the program's errors where it
+// printed nothing.
+func quoteHead(text, dir string) string {
+	if strings.TrimSpace(text) == "" {
+		if b, err := os.ReadFile(filepath.Join(dir, "stderr.txt")); err == nil {
+			text = string(b)
+		}
+	}
+	text = strings.TrimSpace(text)
+	if len(text) > 200 {
+		text = text[:200] + "…"
+	}
+	return fmt.Sprintf("%q", text)
+}
+
+func collectVersion(j compile.Job, step compile.StepResult) compile.Result {
+	s := j.Spec.(AskSpec)
+	out, bad := asked(s, step)
+	if bad != nil {
+		return compile.Result{Outcome: *bad}
+	}
+	errText, err := os.ReadFile(filepath.Join(step.Dir, "stderr.txt"))
+	if err != nil && !os.IsNotExist(err) {
+		return compile.Result{Outcome: failure(result.NoHelp, err.Error())}
+	}
+	// Some programs print their version to stderr (llama-server does).
+	all := out + "\n" + string(errText)
+	re, err := regexp.Compile(s.Pattern)
+	if err != nil {
+		return compile.Result{Outcome: failure(result.NoHelp, err.Error())}
+	}
+	m := re.FindStringSubmatch(all)
+	if len(m) < 2 {
+		return compile.Result{Outcome: failure(result.NoHelp,
+			fmt.Sprintf("%s: no version like %q in what it printed (%s): %s", strings.Join(s.Command, " "), s.Pattern, exitWords(step), quoteHead(all, step.Dir)))}
+	}
+	return compile.Result{Outcome: cache.Outcome{State: cache.OK}, Outputs: []compile.Value{{Name: "version", Bytes: []byte(m[1])}}}
+}
+
+// CheckSpec is one candidate's flags as they would be passed.
+type CheckSpec struct {
+	Flags []help.Given `key:"flag"`
+}
+
+// Checked is the output of a check node.
+type Checked struct {
+	Validated []string       `json:"validated"` // flags found in the program's own help
+	Findings  []help.Finding `json:"findings,omitempty"`
+}
+
+// check looks every flag up in the help snapshot.
+func check(j compile.Job) compile.Result {
+	text, err := inputBytes(j, "help")
+	if err != nil {
+		return compile.Result{Outcome: failure(result.NoHelp, err.Error())}
+	}
+	var out Checked
+	given := j.Spec.(CheckSpec).Flags
+	out.Findings = help.Check(help.Parse(string(text)), given)
+	if len(out.Findings) > 0 {
+		f := out.Findings[0]
+		return compile.Result{Outcome: failure(f.Class, f.Reason+hint(f.Hint))}
+	}
+	for _, g := range given {
+		out.Validated = append(out.Validated, g.Name)
+	}
+	return ok("flags", out)
+}
+
+// ok is a finished node with one JSON output.
+func ok(name string, v any) compile.Result {
+	b, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		panic("campaign: output " + name + " cannot be written as JSON: " + err.Error())
+	}
+	return compile.Result{Outcome: cache.Outcome{State: cache.OK}, Outputs: []compile.Value{{Name: name, Bytes: append(b, '\n')}}}
+}
+
+// failure is a failed outcome whose state and keeping follow the class table.
+func failure(class result.Class, reason string) cache.Outcome {
+	o := cache.Outcome{State: cache.Failed, Class: string(class), Reason: reason}
+	if row, ok := result.Lookup(class); ok {
+		o.Keep = row.Keep
+		if row.Reject {
+			o.State = cache.Rejected
+		}
+	}
+	return o
+}
+
+func inputBytes(j compile.Job, name string) ([]byte, error) {
+	for _, in := range j.Inputs {
+		if in.Name == name {
+			return j.Objects.Bytes(in.Digest)
+		}
+	}
+	panic("campaign: node " + j.Addr + " has no input " + name)
+}

@@ -1,0 +1,314 @@
+// Package campaign turns a lang.Campaign into the engine's declarations, from
+// the table of node kinds (Kinds, one row a kind), and joins names to what the
+// engine recorded when results are shown (View).
+//
+// It is the only room that knows both the language and the engine. Declare is
+// a function of a campaign and cheap facts about this host; it starts nothing
+// and reads no file. The facts come from Probe, which reads and asks, and
+// changes nothing.
+//
+// No label reaches a key: specs hold what is measured, and names of
+// frameworks, scenarios and candidates are joined by address in View. So a
+// renamed block or another order of blocks makes nothing stale.
+package campaign
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sotabuild/sotabuild/engine/compile"
+	"github.com/sotabuild/sotabuild/engine/key"
+	"github.com/sotabuild/sotabuild/lang"
+	"github.com/sotabuild/sotabuild/stdlib/dataset"
+	"github.com/sotabuild/sotabuild/stdlib/help"
+	"github.com/sotabuild/sotabuild/stdlib/result"
+	"github.com/sotabuild/sotabuild/stdlib/search"
+	"github.com/sotabuild/sotabuild/stdlib/winners"
+)
+
+// Facts are what plan reads from the host before it compiles.
+type Facts struct {
+	// Software is the identity of each framework's program, by label.
+	Software map[string]Software
+	// Weights is the identity of the model's files; zero when the campaign
+	// names neither path nor anything on this host.
+	Weights  key.Digest
+	Env      compile.Env
+	Hardware result.Hardware
+	// Helps are the help texts already known for a framework's software, by
+	// label; a missing one means that apply has to take the snapshot first.
+	Helps map[string]string
+	// Self is the path of the running sotabuild binary: it is runner and
+	// client inside every task.
+	Self string
+}
+
+// Software is what a framework runs, by content (DESIGN 11.5).
+type Software struct {
+	Digest key.Digest // zero where only an image is known
+	Image  string
+}
+
+// Declared is a compiled-ready campaign: declarations and how their addresses
+// belong together.
+type Declared struct {
+	Decls []compile.Decl
+	Cells []Cell
+	// Selects and Winners are addresses by framework label and cell group.
+	Selects []Select
+	Winners []Winner
+	// Skipped candidates' reasons, for warnings in the plan.
+	Warnings []string
+}
+
+// Cell is one candidate in one scenario at one concurrency.
+type Cell struct {
+	Framework   string // label
+	Candidate   search.Candidate
+	Scenario    lang.Scenario
+	Concurrency *int
+	Addr        string
+	Skip        string       // why it is not run; "" if it is
+	SkipClass   result.Class // class of the skipped row
+}
+
+// Select is the node that picks a framework's best cell of a scenario.
+type Select struct{ Framework, Scenario, Addr string }
+
+// Winner is the node that ranks the frameworks of a scenario.
+type Winner struct{ Scenario, Addr string }
+
+// Declare expands the campaign. The order of the declarations is the order of
+// the file: helps, versions, checks, datasets, cells, selections, winners.
+func Declare(c *lang.Campaign, f Facts) Declared {
+	var d Declared
+	frameworks := Compared(c)
+	var checks []string
+	type life struct {
+		fw         lang.Framework
+		candidates []search.Candidate
+	}
+	var lives []life
+	for _, fw := range frameworks {
+		d.declareHelp(c, f, fw)
+		lives = append(lives, life{fw, search.Expand(fw.Flags, fw.Search)})
+	}
+	skips := map[string]string{}
+	for _, l := range lives {
+		for _, cand := range l.candidates {
+			addr := address("check", l.fw.Label, cand.Name)
+			given := Given(l.fw, cand.Flags)
+			if skip := skipReason(f, l.fw, cand, given); skip != "" {
+				skips[address("bench", l.fw.Label, cand.Name)] = skip
+				d.Warnings = append(d.Warnings, fmt.Sprintf("%s is skipped: %s", address("bench", l.fw.Label, cand.Name), skip))
+				continue
+			}
+			d.Decls = append(d.Decls, compile.Decl{
+				Addr: addr, Kind: checkKind, Block: block(l.fw), Spec: CheckSpec{Flags: given},
+				Inputs: []compile.Input{{Name: "help", From: helpAddr(l.fw, "server"), Output: "text"}},
+			})
+			checks = append(checks, addr)
+		}
+	}
+	for _, s := range c.Load.Scenarios {
+		for _, n := range c.Load.Workload.Concurrency {
+			d.Decls = append(d.Decls, compile.Decl{
+				Addr: datasetAddr(s, n), Kind: datasetKind, Block: "scenario." + s.Name,
+				Spec: datasetSpec(c, s, n),
+			})
+		}
+	}
+	for _, l := range lives {
+		for _, cand := range l.candidates {
+			skip := skips[address("bench", l.fw.Label, cand.Name)]
+			d.declareCells(c, f, l.fw, cand, skip, checks)
+		}
+	}
+	d.declareRanking(c, frameworks)
+	return d
+}
+
+// Compared lists the frameworks that run: the target first, then the
+// competitors in the order of compare. Blocks outside both are never run
+// (R034, R035, R037).
+func Compared(c *lang.Campaign) []lang.Framework {
+	var out []lang.Framework
+	for _, name := range append([]string{c.Sides.Target}, c.Sides.Compare...) {
+		if i := slices.IndexFunc(c.Frameworks, func(f lang.Framework) bool { return f.Label == name }); i >= 0 {
+			out = append(out, c.Frameworks[i])
+		}
+	}
+	return out
+}
+
+// address is KIND.LABEL["candidate"].
+func address(kind, label, cand string) string {
+	return kind + "." + label + "[" + strconv.Quote(cand) + "]"
+}
+
+func block(fw lang.Framework) string { return "framework." + fw.Label }
+
+func helpAddr(fw lang.Framework, name string) string { return "help." + fw.Label + "." + name }
+
+func (d *Declared) declareHelp(c *lang.Campaign, f Facts, fw lang.Framework) {
+	for _, h := range fw.Definition.Helps {
+		d.Decls = append(d.Decls, compile.Decl{
+			Addr: helpAddr(fw, h.Name), Kind: helpKind, Block: block(fw),
+			Spec:    newAskSpec(c, f, fw, h.Command, h.Stderr, ""),
+			Timeout: askTimeout,
+		})
+	}
+	if v := fw.Definition.Version; v != nil {
+		d.Decls = append(d.Decls, compile.Decl{
+			Addr: versionAddr(fw), Kind: versionKind, Block: block(fw),
+			Spec:    newAskSpec(c, f, fw, v.Command, false, v.Pattern),
+			Timeout: askTimeout,
+		})
+	}
+}
+
+func versionAddr(fw lang.Framework) string { return "version." + fw.Label }
+
+// skipReason says why a candidate cannot run with this program, by the
+// program's own help (R058): only searched flags can make a candidate skipped;
+// an unknown name in the base flags is an error (CheckBase).
+func skipReason(f Facts, fw lang.Framework, cand search.Candidate, given []help.Given) string {
+	text, ok := f.Helps[fw.Label]
+	if !ok {
+		return ""
+	}
+	searched := map[string]bool{}
+	for _, a := range fw.Search.Space {
+		searched[flagName(fw.Definition, a.Name)] = true
+	}
+	for _, fi := range help.Check(help.Parse(text), given) {
+		if searched[fi.Flag] {
+			return string(fi.Class) + ": " + fi.Reason + hint(fi.Hint)
+		}
+	}
+	return ""
+}
+
+func hint(h string) string {
+	if h == "" {
+		return ""
+	}
+	return " (" + h + ")"
+}
+
+// streamName sets the cells of one scenario apart, so that no two of them
+// share a prompt in one server life.
+func streamName(n *int) string {
+	if n == nil {
+		return "unlimited"
+	}
+	return "c" + strconv.Itoa(*n)
+}
+
+func datasetAddr(s lang.Scenario, n *int) string { return "dataset." + s.Name + suffix(n) }
+
+func suffix(n *int) string {
+	if n == nil {
+		return ""
+	}
+	return "." + streamName(n)
+}
+
+func datasetSpec(c *lang.Campaign, s lang.Scenario, n *int) dataset.Spec {
+	return dataset.Spec{
+		Kind: c.Load.Workload.Dataset, InputLen: s.InputLen, OutputLen: s.OutputLen,
+		Prompts: s.NumPrompts, Warmup: c.Load.Workload.Warmup,
+		VocabLo: c.Model.Vocab[0], VocabHi: c.Model.Vocab[1],
+		Seed: c.Load.Workload.Seed, Stream: streamName(n),
+	}
+}
+
+func (d *Declared) declareCells(c *lang.Campaign, f Facts, fw lang.Framework, cand search.Candidate, skip string, checks []string) {
+	life := address("bench", fw.Label, cand.Name)
+	for _, s := range c.Load.Scenarios {
+		for _, n := range c.Load.Workload.Concurrency {
+			cell := Cell{Framework: fw.Label, Candidate: cand, Scenario: s, Concurrency: n,
+				Addr: life + "." + s.Name + suffix(n), Skip: skip}
+			decl := compile.Decl{
+				Addr: cell.Addr, Kind: benchKind, Block: block(fw),
+				Spec: newBenchSpec(c, f, fw, cand, s, n), Batch: life,
+				Resources: compile.Resources{Quiet: true},
+				Timeout:   cellTimeout(s),
+				Skip:      skip,
+			}
+			if c.GPUs != nil {
+				decl.Resources.GPUs = c.GPUs.IDs
+			}
+			if skip != "" {
+				class, _, _ := strings.Cut(skip, ":")
+				cell.SkipClass = result.Class(class)
+			} else {
+				decl.Inputs = []compile.Input{
+					{Name: "prompts", From: datasetAddr(s, n), Output: "prompts"},
+					{Name: "check", From: address("check", fw.Label, cand.Name), Output: "flags"},
+				}
+				if fw.Definition.Version != nil {
+					decl.Order = append(decl.Order, versionAddr(fw))
+				}
+				// Every candidate's flags are checked before the first server
+				// starts (DESIGN 11.2).
+				decl.Order = append(decl.Order, checks...)
+			}
+			d.Decls = append(d.Decls, decl)
+			d.Cells = append(d.Cells, cell)
+		}
+	}
+}
+
+// cellTimeout bounds one cell well above what any useful server needs: 10
+// minutes and 10 s a prompt.
+func cellTimeout(s lang.Scenario) time.Duration {
+	return 10*time.Minute + time.Duration(s.NumPrompts)*10*time.Second
+}
+
+func (d *Declared) declareRanking(c *lang.Campaign, frameworks []lang.Framework) {
+	sla := slaOf(c)
+	for _, s := range c.Load.Scenarios {
+		var inputs []compile.Input
+		for _, fw := range frameworks {
+			sel := Select{fw.Label, s.Name, "select." + fw.Label + "." + s.Name}
+			var rows []compile.Input
+			for _, cell := range d.Cells {
+				if cell.Framework == fw.Label && cell.Scenario.Name == s.Name && cell.Skip == "" {
+					rows = append(rows, compile.Input{Name: "row", From: cell.Addr, Output: "row"})
+				}
+			}
+			d.Decls = append(d.Decls, compile.Decl{
+				Addr: sel.Addr, Kind: selectKind, Block: block(fw),
+				Spec: SelectSpec{SLA: sla}, Inputs: rows,
+			})
+			d.Selects = append(d.Selects, sel)
+			name := "competitor"
+			if fw.Label == c.Sides.Target {
+				name = "target"
+			}
+			inputs = append(inputs, compile.Input{Name: name, From: sel.Addr, Output: "selection"})
+		}
+		w := Winner{s.Name, "winners." + s.Name}
+		d.Decls = append(d.Decls, compile.Decl{
+			Addr: w.Addr, Kind: winnersKind, Block: "scenario." + s.Name,
+			Spec: WinnersSpec{Smoke: c.Smoke}, Inputs: inputs,
+		})
+		d.Winners = append(d.Winners, w)
+	}
+}
+
+func slaOf(c *lang.Campaign) winners.SLA {
+	s := c.Judge.SLA
+	sec := func(d *time.Duration) *float64 {
+		if d == nil {
+			return nil
+		}
+		v := d.Seconds()
+		return &v
+	}
+	return winners.SLA{MaxP50TTFT: sec(s.MaxP50TTFT), MaxP50TPOT: sec(s.MaxP50TPOT), MaxP50E2E: sec(s.MaxP50E2E), MinSuccess: s.MinSuccessRate}
+}

@@ -1,0 +1,280 @@
+package campaign
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/sotabuild/sotabuild/engine/cache"
+	"github.com/sotabuild/sotabuild/engine/compile"
+	"github.com/sotabuild/sotabuild/engine/key"
+	"github.com/sotabuild/sotabuild/engine/sched"
+	"github.com/sotabuild/sotabuild/executors"
+	"github.com/sotabuild/sotabuild/executors/runner"
+	"github.com/sotabuild/sotabuild/lang"
+	"github.com/sotabuild/sotabuild/stdlib/bench"
+	"github.com/sotabuild/sotabuild/stdlib/result"
+	"github.com/sotabuild/sotabuild/stdlib/search"
+)
+
+// BenchSpec is one cell: a candidate of a framework under one load.
+type BenchSpec struct {
+	Software key.Digest        `key:"software"`
+	Image    string            `key:"image"`
+	Model    ModelSpec         `key:"model"`
+	Serve    []string          `key:"serve"` // command template
+	Flags    map[string]value  `key:"flag"`
+	Env      map[string]string `key:"env"`
+	Load     LoadSpec          `key:"load"`
+	GPUs     int               `key:"gpus"`
+	Smoke    bool              `key:"smoke"`
+	Life     Life              `key:"-"`
+}
+
+// ModelSpec is the model as served (R019, R055).
+type ModelSpec struct {
+	ID        string     `key:"id"`
+	Weights   key.Digest `key:"weights"`
+	Revision  string     `key:"revision"`
+	Tokenizer string     `key:"tokenizer"`
+	Precision string     `key:"precision"`
+	Quant     string     `key:"quantization"`
+	Trust     bool       `key:"trust_remote_code"`
+	Context   int        `key:"max_context"`
+}
+
+// LoadSpec is how the frozen prompts are sent.
+type LoadSpec struct {
+	API         string   `key:"api"`
+	Path        string   `key:"path"`
+	Arrival     string   `key:"arrival"`
+	Rate        *float64 `key:"rate"`
+	Concurrency *int     `key:"concurrency"`
+	Temperature float64  `key:"temperature"`
+	MinSuccess  float64  `key:"min_success"`
+	Seed        int64    `key:"seed"`
+}
+
+// Life is everything about the server's life that is no part of the result's
+// identity.
+type Life struct {
+	Host      Host
+	Args      []string // rendered flags
+	Framework *lang.Definition
+	Workload  result.Workload
+	Hardware  result.Hardware
+	Warmup    int
+}
+
+func newBenchSpec(c *lang.Campaign, f Facts, fw lang.Framework, cand search.Candidate, s lang.Scenario, n *int) BenchSpec {
+	sw := f.Software[fw.Label]
+	w := c.Load.Workload
+	path, api := fw.Definition.Server.Completions, bench.Completions
+	if w.Endpoint == "chat" {
+		path, api = fw.Definition.Server.Chat, bench.Chat
+	}
+	flags := map[string]value{}
+	for _, fl := range slices.Concat(fw.Definition.Flags.Fixed, cand.Flags) {
+		flags[flagName(fw.Definition, fl.Name)] = value{fl.Value}
+	}
+	gpus := 0
+	if c.GPUs != nil {
+		gpus = len(c.GPUs.IDs)
+	}
+	return BenchSpec{
+		Software: sw.Digest, Image: imageOf(sw),
+		Model: ModelSpec{ID: c.Model.ID, Weights: f.Weights, Revision: c.Model.Revision, Tokenizer: c.Model.Tokenizer,
+			Precision: c.Model.Precision, Quant: c.Model.Quantization, Trust: c.Model.TrustRemoteCode, Context: c.Model.MaxContext},
+		Serve: fw.Definition.Server.Command, Flags: flags, Env: fw.Definition.Server.Env,
+		Load: LoadSpec{API: string(api), Path: path, Arrival: w.Arrival, Rate: w.Rate, Concurrency: n,
+			Temperature: w.Temperature, MinSuccess: c.Judge.SLA.MinSuccessRate, Seed: w.Seed},
+		GPUs: gpus, Smoke: c.Smoke,
+		Life: Life{
+			Host: hostOf(c, f, fw), Args: words(Given(fw, cand.Flags)), Framework: fw.Definition,
+			Hardware: f.Hardware, Warmup: w.Warmup,
+			Workload: result.Workload{Kind: w.Dataset, InputLen: s.InputLen, OutputLen: s.OutputLen, NumPrompts: s.NumPrompts,
+				Arrival: w.Arrival, Rate: w.Rate, Concurrency: n, Endpoint: path, Smoke: c.Smoke},
+		},
+	}
+}
+
+const clientFile = "client.json"
+
+// benchTask is one server life: the candidate's server, and a step for every
+// cell that is stale (DESIGN 11.1).
+func benchTask(jobs []compile.Job, dir string) (executors.Task, error) {
+	first := jobs[0].Spec.(BenchSpec)
+	spec := runner.Spec{
+		Version:   runner.SpecVersion,
+		Processes: []runner.Process{serverOf(first)},
+		Endpoint:  runner.Endpoint{Role: "server"},
+		Probes:    probes(first),
+		Deadlines: runner.Deadlines{Start: first.Life.Host.StartTimeout},
+		Secrets:   first.Life.Host.Secrets,
+	}
+	for _, j := range jobs {
+		step, err := benchStep(j, dir)
+		if err != nil {
+			return executors.Task{}, err
+		}
+		spec.Steps = append(spec.Steps, step)
+	}
+	return newTask(spec, dir, first.Life.Host, first.Image)
+}
+
+func serverOf(s BenchSpec) runner.Process {
+	d := s.Life.Framework.Server
+	p := runner.Process{
+		Role: "server", Count: 1,
+		Argv:   fill(d.Command, map[string]string{"program": s.Life.Host.Program, "model": s.Life.Host.Model, "served_name": s.Model.ID}, s.Life.Args),
+		Env:    environment(s.Env),
+		Port:   s.Life.Host.Port,
+		Health: runner.Health{Path: d.Health},
+		Stop:   runner.Stop{First: d.Stop.First, Second: d.Stop.Second},
+	}
+	if d.Identity != nil {
+		p.Health.Identity = runner.Identity{Path: d.Identity.Path, Contains: d.Identity.Contains}
+	}
+	for _, f := range s.Life.Framework.Failures {
+		p.Failures = append(p.Failures, runner.Failure{Match: f.Match, Class: executors.Class(f.Class)})
+	}
+	return p
+}
+
+// probes sample the GPUs while cells run, where the campaign has any.
+func probes(s BenchSpec) []runner.Probe {
+	if s.GPUs == 0 {
+		return nil
+	}
+	return []runner.Probe{{
+		Name: "gpu", Every: time.Second,
+		Argv: []string{"nvidia-smi", "--format=csv,noheader,nounits",
+			"--query-gpu=index,uuid,power.draw,clocks.sm,clocks.mem,temperature.gpu,memory.used,clocks_event_reasons.active"},
+	}}
+}
+
+func benchStep(j compile.Job, dir string) (runner.Step, error) {
+	s := j.Spec.(BenchSpec)
+	id := sched.StepID(j.Key)
+	var prompts string
+	for _, in := range j.Inputs {
+		if in.Name == "prompts" {
+			p, err := j.Objects.Path(in.Digest)
+			if err != nil {
+				return runner.Step{}, fmt.Errorf("reading prompts of %s: %w", j.Addr, err)
+			}
+			prompts = p
+		}
+	}
+	folder := filepath.Join(dir, "steps", id)
+	client := bench.Spec{
+		Version: bench.SpecVersion, Path: s.Load.Path, API: bench.API(s.Load.API), Model: s.Model.ID,
+		Models: s.Life.Framework.Server.Models, Prompts: prompts, Out: folder,
+		Load:  bench.Load{Arrival: bench.Arrival(s.Load.Arrival), Rate: s.Load.Rate, Concurrency: s.Load.Concurrency, Warmup: s.Life.Warmup, Seed: s.Load.Seed},
+		Rules: bench.Rules{MinSuccess: s.Load.MinSuccess, IgnoreEOS: true, Temperature: s.Load.Temperature},
+	}
+	b, err := json.MarshalIndent(client, "", "  ")
+	if err != nil {
+		return runner.Step{}, err
+	}
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return runner.Step{}, fmt.Errorf("making the step of %s: %w", j.Addr, err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, clientFile), b, 0o600); err != nil {
+		return runner.Step{}, fmt.Errorf("writing the client's spec of %s: %w", j.Addr, err)
+	}
+	return runner.Step{
+		ID: id, Argv: []string{s.Life.Host.Self, "client", "{step}/" + clientFile, "{url}"},
+		Env:      environment(nil),
+		Deadline: cellTimeout(lang.Scenario{NumPrompts: s.Life.Workload.NumPrompts}),
+		Outputs:  []string{"row.json", "requests.jsonl"},
+	}, nil
+}
+
+// collectBench makes the row of a cell: the client's, completed with what was
+// measured; or, where no client could speak, a failed row that says why. There
+// is always a row, and never a number in a failed one (R075).
+func collectBench(j compile.Job, step compile.StepResult) compile.Result {
+	s := j.Spec.(BenchSpec)
+	row := result.Row{Version: result.RowVersion, Status: result.OK}
+	var requests []byte
+	if step.Dir != "" {
+		if r, err := bench.ReadRow(filepath.Join(step.Dir, "row.json")); err == nil {
+			row = r
+		} else if step.Class == "" {
+			step.Class, step.Reason = string(executors.ClassNoOutput), "the client's row cannot be read: "+err.Error()
+		}
+		if b, err := os.ReadFile(filepath.Join(step.Dir, "requests.jsonl")); err == nil {
+			requests = b
+		} else if step.Class == "" {
+			step.Class, step.Reason = string(executors.ClassNoOutput), "the client's request log cannot be read: "+err.Error()
+		}
+	}
+	if step.Class != "" {
+		row.Fail(result.Class(step.Class), step.Reason)
+	}
+	s.complete(&row, j, step)
+	out := compile.Result{Outcome: cache.Outcome{State: cache.OK}, Warnings: row.Warnings}
+	if row.Status != result.OK {
+		out.Outcome = failure(row.Class, row.Reason)
+	}
+	b, err := json.MarshalIndent(row, "", "  ")
+	if err != nil {
+		panic("campaign: a row cannot be written as JSON: " + err.Error())
+	}
+	out.Outputs = []compile.Value{{Name: "row", Bytes: append(b, '\n')}}
+	if len(requests) == 0 {
+		requests = []byte("# no request was sent\n")
+	}
+	out.Outputs = append(out.Outputs, compile.Value{Name: "requests", Bytes: requests})
+	return out
+}
+
+// subject is what is measured, in the row's words.
+func (s BenchSpec) subject() result.Subject {
+	out := result.Subject{Image: s.Image, Model: s.Model.ID, Weights: s.Model.Revision, Hardware: s.Life.Hardware}
+	if !s.Software.IsZero() {
+		out.Software = s.Software.String()
+	}
+	if !s.Model.Weights.IsZero() {
+		out.Weights = s.Model.Weights.String()
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Flags)) {
+		if v := s.Flags[name]; v.Kind != lang.Null {
+			out.Flags = append(out.Flags, result.Flag{Name: name, Value: v.Any()})
+		}
+	}
+	return out
+}
+
+// complete fills in what the client cannot know.
+func (s BenchSpec) complete(row *result.Row, j compile.Job, step compile.StepResult) {
+	row.Subject = s.subject()
+	row.Workload = s.Life.Workload
+	for _, in := range j.Inputs {
+		switch in.Name {
+		case "prompts":
+			row.Workload.Dataset = in.Digest.String()
+		case "check":
+			var c Checked
+			if b, err := j.Objects.Bytes(in.Digest); err == nil && json.Unmarshal(b, &c) == nil {
+				row.Server.Validated = c.Validated
+			}
+		}
+	}
+	row.Server.Command = serverOf(s).Argv
+	if step.TaskDir == "" {
+		return
+	}
+	row.Server.Life = filepath.Base(step.TaskDir)
+	if rec, err := runner.ReadStep(step.Dir); err == nil {
+		row.Server.Client = rec.Argv
+	}
+	if up, err := runner.ReadUp(step.TaskDir); err == nil && len(up) > 0 {
+		row.Server.Command, row.Server.Phases = up[0].Argv, up[0].Phases
+	}
+}

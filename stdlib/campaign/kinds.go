@@ -1,0 +1,68 @@
+package campaign
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/sotabuild/sotabuild/engine/compile"
+	"github.com/sotabuild/sotabuild/stdlib/dataset"
+	"github.com/sotabuild/sotabuild/stdlib/result"
+)
+
+// Kinds is the table of node kinds, in the order in which they run.
+func Kinds() []*compile.Kind {
+	return []*compile.Kind{helpKind, versionKind, checkKind, datasetKind, benchKind, selectKind, winnersKind}
+}
+
+var (
+	helpKind = &compile.Kind{
+		Name: "help", Version: 1, Purity: compile.Pure, Outputs: []string{"text"},
+		Task: askTask, Collect: collectHelp, Policy: policy,
+	}
+	versionKind = &compile.Kind{
+		Name: "version", Version: 1, Purity: compile.Pure, Outputs: []string{"version"},
+		Task: askTask, Collect: collectVersion, Policy: policy,
+	}
+	checkKind = &compile.Kind{
+		Name: "check", Version: 1, Purity: compile.Pure, Outputs: []string{"flags"},
+		Func: func(_ context.Context, j compile.Job) compile.Result { return check(j) }, Policy: policy,
+	}
+	datasetKind = &compile.Kind{
+		Name: "dataset", Version: 1, Purity: compile.Pure, Outputs: []string{"prompts"},
+		Func: makeDataset, Policy: policy,
+	}
+	benchKind = &compile.Kind{
+		Name: "bench", Version: 1, Purity: compile.Measured, Outputs: []string{"row", "requests"}, KeepsFailures: true,
+		Task: benchTask, Collect: collectBench, Policy: policy,
+	}
+	selectKind = &compile.Kind{
+		Name: "select", Version: 1, Purity: compile.Pure, Outputs: []string{"selection"}, KeepsFailures: true,
+		Func: selectBest, Policy: policy,
+	}
+	winnersKind = &compile.Kind{
+		Name: "winners", Version: 1, Purity: compile.Pure, Outputs: []string{"ranking"}, KeepsFailures: true,
+		Func: rank, Policy: policy,
+	}
+)
+
+// policy reads the class table.
+func policy(class string) (retries int, keep bool) {
+	row, ok := result.Lookup(result.Class(class))
+	if !ok {
+		return 0, false
+	}
+	return row.Retries, row.Keep
+}
+
+func makeDataset(_ context.Context, j compile.Job) compile.Result {
+	b, err := dataset.Generate(j.Spec.(dataset.Spec))
+	if err != nil {
+		return compile.Result{Outcome: failure(result.NoResult, err.Error())}
+	}
+	out := ok("prompts", nil)
+	out.Outputs[0].Bytes = b
+	return out
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

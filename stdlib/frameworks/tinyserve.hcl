@@ -1,0 +1,37 @@
+# tinyserve, the small server of this project's examples.
+definition "tinyserve" {
+  help "server" {
+    command = ["{program}", "--help"]
+  }
+  version {
+    command = ["{program}", "--version"]
+    pattern = "tinyserve (\\S+)"
+  }
+
+  server {
+    program    = "tinyserve"
+    command    = ["{program}", "--model", "{model}", "--served-model-name", "{served_name}", "--host", "{host}", "--port", "{port}", "{flags}"]
+    flag_style = "kebab"
+    booleans   = "bare"
+    stop {
+      first  = "2s"
+      second = "1s"
+    }
+  }
+
+  flags {
+    context = "max_model_len"
+    not_searched = {
+      max_model_len = "It decides which requests fit, so it is the same for every candidate."
+    }
+  }
+
+  failure "oom" {
+    match = "out of memory"
+  }
+  failure "port_in_use" {
+    match = "address already in use"
+  }
+
+  sources = ["examples/tinyserve/**"]
+}

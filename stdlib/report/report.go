@@ -1,0 +1,258 @@
+package report
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/sotabuild/sotabuild/stdlib/report/markdown"
+	"github.com/sotabuild/sotabuild/stdlib/result"
+	"github.com/sotabuild/sotabuild/stdlib/winners"
+)
+
+// shown are the metrics of the report's tables, in display order.
+var shown = []string{"request_throughput", "output_throughput", "total_throughput", "output_throughput_per_gpu",
+	"ttft/send:p50", "ttft/send:p99", "tpot/excl-first:p50", "tpot/excl-first:p99", "e2e:p50", "success_rate"}
+
+// Markdown is the report for people: who wins where and by how much, every row,
+// every failed request, and how all of it was made.
+func (v View) Markdown() []byte {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# Benchmark of %s\n\n", markdown.Code(v.Campaign))
+	v.banner(&b)
+	v.summaryLine(&b)
+	v.winnersTable(&b)
+	for _, s := range v.Scenarios {
+		v.scenario(&b, s)
+	}
+	v.failing(&b)
+	v.failedRequests(&b)
+	v.warnings(&b)
+	v.frameworks(&b)
+	v.scenarios(&b)
+	v.candidates(&b)
+	v.definitions(&b)
+	return []byte(b.String())
+}
+
+func (v View) summaryLine(b *strings.Builder) {
+	var rivals []string
+	for _, s := range v.selected() {
+		if !s.Target {
+			rivals = append(rivals, markdown.Code(s.Name))
+		}
+	}
+	against := "no competitor"
+	if rivals != nil {
+		against = strings.Join(rivals, ", ")
+	}
+	on := "on the CPU"
+	if n := len(v.Hardware.GPUIDs); n > 0 {
+		on = fmt.Sprintf("on %d × %s", n, markdown.Text(v.Hardware.GPUModel))
+	}
+	fmt.Fprintf(b, "Target %s against %s, model %s, %s. Made by sotabuild %s.\n\n"+
+		"This is the fixed benchmark. Whether the target reached the state of the art is the loop's verdict and not part of it.\n\n", markdown.Code(v.target()), against, markdown.Code(v.Model.ID), on, markdown.Text(v.Tool))
+}
+
+func (v View) winnersTable(b *strings.Builder) {
+	b.WriteString("## Winners\n\n")
+	g := markdown.Table{First: 4, Right: 4, Head: []string{"Scenario", "Concurrency", "Winner", "Candidate",
+		"Req/s", "Output tok/s", "TTFT p50 (ms)", "TPOT p50 (ms)", "The target's gap"}}
+	for _, s := range v.Scenarios {
+		if s.Ranking.Best == nil {
+			g.Rows = append(g.Rows, []string{markdown.Code(s.Name), missing, "none passes the SLA", missing, missing, missing, missing, missing, gap(s.Ranking.Gap)})
+		}
+		for _, d := range s.Ranking.Best {
+			for _, c := range s.with(d) {
+				g.Rows = append(g.Rows, []string{markdown.Code(s.Name), concurrency(c.Row.Workload), markdown.Code(c.Framework) + v.label(c), markdown.Code(c.Candidate),
+					c.paper("request_throughput"), c.paper("output_throughput"), c.paper("ttft/send:p50"), c.paper("tpot/excl-first:p50"), gap(s.Ranking.Gap)})
+			}
+		}
+	}
+	g.Write(b)
+	b.WriteString("A scenario's winner is the best row over its concurrency cells that passes the SLA. " +
+		"The gap is (best − target) / best on request throughput within the winner's cell.\n\n")
+	for _, n := range v.Notes {
+		fmt.Fprintf(b, "Note: %s\n\n", markdown.Text(n))
+	}
+}
+
+// gap is the target's gap in words.
+func gap(g winners.Gap) string {
+	switch {
+	case g.Share == nil:
+		return "not defined: " + markdown.Text(g.None)
+	case *g.Share == 0:
+		return "none: the target is the best"
+	}
+	return percent(*g.Share) + " behind"
+}
+
+func (v View) scenario(b *strings.Builder, s Scenario) {
+	fmt.Fprintf(b, "## Scenario %s\n\n%d tokens in, %d out, %d prompts.\n\n", markdown.Code(s.Name), s.InputLen, s.OutputLen, s.NumPrompts)
+	g := markdown.Table{First: 6, Head: []string{"Concurrency", "Rank", "Framework", "Candidate", "Status", "SLA"}}
+	var ids []string
+	for _, id := range shown {
+		if slices.ContainsFunc(s.Cells, func(c Cell) bool { _, ok := c.number(id); return ok }) {
+			ids = append(ids, id)
+			g.Head = append(g.Head, heading(id))
+		}
+	}
+	g.Right = len(ids)
+	g.Head = append(g.Head, "Requests ok", "Measured (UTC)", "Row")
+	for _, c := range s.Ordered(v.SLA) {
+		cells := []string{concurrency(c.Row.Workload), rank(s.Rank(c.Digest)), markdown.Code(c.Framework), markdown.Code(c.Candidate), v.status(c), v.sla(c)}
+		for _, id := range ids {
+			cells = append(cells, c.paper(id))
+		}
+		when := missing
+		if !c.Row.Time.Started.IsZero() {
+			when = c.Row.Time.Started.UTC().Format("2006-01-02 15:04")
+		}
+		g.Rows = append(g.Rows, append(cells, requests(c.Row), when, "`"+c.Digest.Short()+"`"))
+	}
+	if g.Rows == nil {
+		b.WriteString("No rows.\n\n")
+		return
+	}
+	g.Write(b)
+	for _, c := range s.Ranking.Cells {
+		fmt.Fprintf(b, "Concurrency %s: the target's gap is %s.\n", concurrency(c.Workload), gapNumber(c.Gap))
+	}
+	if s.Ranking.Cells != nil {
+		b.WriteByte('\n')
+	}
+}
+
+func gapNumber(g winners.Gap) string {
+	if g.Share == nil {
+		return "not defined (" + markdown.Text(g.None) + ")"
+	}
+	return percent(*g.Share)
+}
+
+// heading is a metric's title with its unit on paper.
+func heading(id string) string {
+	d, _ := result.Define(id)
+	if d.Unit == result.Seconds {
+		return d.Title + " (ms)"
+	}
+	return d.Title
+}
+
+// requests is how many succeeded of how many; a row without requests has none.
+func requests(r *result.Row) string {
+	if r.Requests.OK+r.Requests.Failed == 0 {
+		return missing
+	}
+	return fmt.Sprintf("%d of %d", r.Requests.OK, r.Workload.NumPrompts)
+}
+
+// failedRequests lists every class of failed requests, also of rows that
+// passed, with the examples that were kept.
+func (v View) failedRequests(b *strings.Builder) {
+	b.WriteString("## Failed requests\n\n")
+	g := markdown.Table{First: 5, Right: 2, Head: []string{"Framework", "Candidate", "Scenario", "Concurrency", "Class", "Failed", "Of", "Meaning", "Examples"}}
+	for _, s := range v.Scenarios {
+		for _, c := range s.Cells {
+			for i, class := range failures(c.Row) {
+				row, _ := result.Lookup(class)
+				examples := ""
+				if i == 0 {
+					examples = strings.Join(c.Row.Requests.Examples, "\n")
+				}
+				g.Rows = append(g.Rows, []string{markdown.Code(c.Framework), markdown.Code(c.Candidate), markdown.Text(s.Name), concurrency(c.Row.Workload), markdown.Code(string(class)),
+					strconv.Itoa(c.Row.Requests.Failures[class]), strconv.Itoa(c.Row.Workload.NumPrompts), markdown.Text(row.Meaning), markdown.Text(examples)})
+			}
+		}
+	}
+	if g.Rows == nil {
+		b.WriteString("None.\n\n")
+		return
+	}
+	g.Write(b)
+}
+
+// failures are the classes of a row's failed requests in the order of the
+// class table; classes that are not in it come last, sorted.
+func failures(r *result.Row) []result.Class {
+	place := func(c result.Class) int {
+		i := slices.IndexFunc(result.Classes, func(row result.ClassRow) bool { return row.Class == c })
+		if i < 0 {
+			return len(result.Classes)
+		}
+		return i
+	}
+	sorted := slices.Sorted(maps.Keys(r.Requests.Failures))
+	slices.SortStableFunc(sorted, func(a, b result.Class) int { return place(a) - place(b) })
+	return sorted
+}
+
+func (v View) warnings(b *strings.Builder) {
+	g := markdown.Table{Head: []string{"Framework", "Candidate", "Scenario", "Concurrency", "Warning"}}
+	for _, s := range v.Scenarios {
+		for _, c := range s.Cells {
+			for _, w := range c.Row.Warnings {
+				g.Rows = append(g.Rows, []string{markdown.Code(c.Framework), markdown.Code(c.Candidate), markdown.Text(s.Name), concurrency(c.Row.Workload), markdown.Text(w)})
+			}
+		}
+	}
+	if g.Rows != nil {
+		b.WriteString("## Warnings\n\n")
+		g.Write(b)
+	}
+}
+
+// candidates shows each candidate once: its flags and the commands of its
+// first cell that has any.
+func (v View) candidates(b *strings.Builder) {
+	b.WriteString("## Candidates\n\n")
+	var once []Cell
+	for _, s := range v.Scenarios {
+		for _, c := range s.Cells {
+			i := slices.IndexFunc(once, func(o Cell) bool { return o.Framework == c.Framework && o.Candidate == c.Candidate })
+			switch {
+			case i < 0:
+				once = append(once, c)
+			case len(once[i].Row.Server.Command) == 0:
+				once[i] = c
+			}
+		}
+	}
+	for _, c := range once {
+		fmt.Fprintf(b, "### %s %s\n\nFlags: %s\n\n", markdown.Code(c.Framework), markdown.Code(c.Candidate), flags(c.Row.Subject.Flags))
+		v.commands(b, c)
+	}
+}
+
+func flags(fs []result.Flag) string {
+	if len(fs) == 0 {
+		return "none."
+	}
+	var parts []string
+	for _, f := range fs {
+		value := "null"
+		if f.Value != nil {
+			value = fmt.Sprint(f.Value)
+		}
+		parts = append(parts, markdown.Code(f.Name+" = "+value))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// WithoutResult names what gave no number at all, as "FRAMEWORK in SCENARIO",
+// in the order of the View; nil if every selected framework has one in every
+// scenario. A number that fails the SLA is a result.
+func (v View) WithoutResult() []string {
+	var out []string
+	for _, s := range v.Scenarios {
+		for _, side := range v.selected() {
+			if !s.of(side.Name, v.SLA).Measured() {
+				out = append(out, side.Name+" in "+s.Name)
+			}
+		}
+	}
+	return out
+}

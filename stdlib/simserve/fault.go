@@ -1,0 +1,74 @@
+package simserve
+
+// Fault is what goes wrong with a request.
+type Fault string
+
+// The faults.
+const (
+	None         Fault = ""
+	HTTP500      Fault = "http_500"
+	Reset        Fault = "reset"
+	NotStream    Fault = "not_stream"
+	ErrorEvent   Fault = "error_event"
+	BadJSON      Fault = "bad_json"
+	Cut          Fault = "cut"
+	Abort        Fault = "abort"
+	NoFinish     Fault = "no_finish"
+	NoDone       Fault = "no_done"
+	StallFirst   Fault = "stall_first"
+	Stall        Fault = "stall"
+	StallEnd     Fault = "stall_end"
+	NoTokens     Fault = "no_tokens"
+	ShortOutput  Fault = "short_output"
+	LongOutput   Fault = "long_output"
+	PromptCount  Fault = "prompt_count"
+	OutputCount  Fault = "output_count"
+	NoUsage      Fault = "no_usage"
+	TwoChoices   Fault = "two_choices"
+	LateToken    Fault = "late_token"
+	WrongModel   Fault = "wrong_model"
+	AnswersModel Fault = "answers_model"
+)
+
+// FaultRow is one row of the table of faults.
+type FaultRow struct {
+	Fault   Fault
+	Meaning string
+}
+
+// Faults is the table, in display order. "Half-way" is after half of the
+// events.
+var Faults = []FaultRow{
+	{HTTP500, "status 500 with an error object, no stream"},
+	{Reset, "the connection ends before any answer"},
+	{NotStream, "status 200 with a whole JSON answer, no event stream"},
+	{ErrorEvent, "half-way an error event and [DONE], as of a dead engine"},
+	{BadJSON, "half-way an event that is no JSON"},
+	{Cut, "half-way the connection ends"},
+	{Abort, "half-way finish reason abort and [DONE], as of a server that shuts down"},
+	{NoFinish, "no finish reason"},
+	{NoDone, "no [DONE]"},
+	{StallFirst, "comments for ever instead of the first token"},
+	{Stall, "half-way silence for ever"},
+	{StallEnd, "silence for ever after [DONE]: the answer does not end"},
+	{NoTokens, "all events are without text"},
+	{ShortOutput, "half of the tokens, then finish reason stop"},
+	{LongOutput, "one token more than asked for"},
+	{PromptCount, "usage counts one prompt token too many"},
+	{OutputCount, "usage counts half of the output tokens"},
+	{NoUsage, "no usage"},
+	{TwoChoices, "half-way an event of a second choice"},
+	{LateToken, "a token after the finish reason"},
+	{WrongModel, "the model list and all answers name another model"},
+	{AnswersModel, "the answers name another model than the list"},
+}
+
+const otherModel = "another-model"
+
+// fault says what goes wrong with request i.
+func (s *server) fault(i int) Fault {
+	if i < s.After || (i-s.After)%s.Every != 0 {
+		return None
+	}
+	return s.Fault
+}
