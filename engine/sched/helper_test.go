@@ -118,6 +118,11 @@ var strict = func() *compile.Kind {
 	return &k
 }()
 
+var env = compile.Env{
+	Binding:  []key.Fact{{Name: "env.gpu", Type: key.Text, Value: "NVIDIA H200"}},
+	Recorded: []cache.Observed{{Name: "kernel", Value: "6.1"}},
+}
+
 // decl declares a node; words after the kind are inputs, "after X" an order.
 func decl(addr string, k *compile.Kind, deps ...string) compile.Decl {
 	d := compile.Decl{Addr: addr, Kind: k, Block: "framework.tiny", Spec: spec{Text: addr}}
@@ -160,10 +165,7 @@ func newWorld(t testing.TB, m *machine, decls ...compile.Decl) *world {
 
 func (w *world) declare(decls ...compile.Decl) {
 	w.t.Helper()
-	g, problems := compile.Build(decls, compile.Env{
-		Binding:  []key.Fact{{Name: "env.gpu", Type: key.Text, Value: "NVIDIA H200"}},
-		Recorded: []cache.Observed{{Name: "kernel", Value: "6.1"}},
-	})
+	g, problems := compile.Build(decls, env)
 	if len(problems) > 0 {
 		w.t.Fatalf("building the graph: %v", problems)
 	}

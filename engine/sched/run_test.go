@@ -345,7 +345,9 @@ func TestATaskThatCannotRunHereIsNotStarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		image := *strict
 		image.Task = func([]compile.Job, string) (executors.Task, error) { return executors.Task{Image: "vllm:1"}, nil }
+		image.Name = "image"
 		broken := *strict
+		broken.Name = "broken"
 		broken.Task = func([]compile.Job, string) (executors.Task, error) { return executors.Task{}, errors.New("no model") }
 		m := newMachine(steps(nil))
 		w := newWorld(t, m, decl("a", &image), decl("b", &broken))
@@ -367,6 +369,7 @@ func TestALostTaskKeepsItsGPU(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gpu := func(id string) compile.Resources { return compile.Resources{GPUs: []string{id}} }
 		lost := *cell
+		lost.Name = "patient"
 		lost.Policy = func(string) (int, bool) { return 3, false }
 		m := newMachine(steps(map[string][]act{"a": {{vanish: true}}}))
 		m.outcome, m.stuck = executors.Outcome{Reason: executors.Lost, Detail: "no such job"}, true
@@ -552,12 +555,18 @@ func TestTheLongestPathGoesFirst(t *testing.T) {
 	})
 }
 
-func TestABatchWhoseMembersNeedEachOther(t *testing.T) {
+// Each batch waits for a twin whose first is held in the other one.
+func TestBatchesThatWaitForEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, newMachine(steps(nil)),
-			batched("x", decl("x1", cell)), batched("y", decl("y1", cell)),
-			batched("x", decl("x2", cell, "y1")), batched("y", decl("y2", cell, "x1")), batched("x", decl("x3", cell, "x2")))
-		w.wantSummary(w.must(), sched.Summary{OK: 5})
+		same := func(batch, addr, text string) compile.Decl {
+			d := batched(batch, decl(addr, cell))
+			d.Spec = spec{Text: text}
+			return d
+		}
+		m := newMachine(steps(nil))
+		w := newWorld(t, m, same("y", "y1", "A"), same("x", "x1", "A"), same("x", "x2", "B"), same("y", "y2", "B"))
+		w.wantSummary(w.must(), sched.Summary{OK: 2, Cached: 2})
+		w.wantEnds(map[string]string{"y1": "ok", "x1": "cached", "x2": "ok", "y2": "cached"})
 	})
 }
 

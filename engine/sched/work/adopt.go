@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"reflect"
-	"regexp"
 	"slices"
 
 	"github.com/sotabuild/sotabuild/engine/cache"
@@ -16,8 +15,6 @@ import (
 	"github.com/sotabuild/sotabuild/engine/key"
 	"github.com/sotabuild/sotabuild/executors"
 )
-
-var taskIDForm = regexp.MustCompile(`^[a-z0-9-]{1,63}$`)
 
 // Adopt takes over what an earlier run left: each task with an unsettled intent
 // is ended, its finished steps become records (once, however often Adopt is cut
@@ -85,7 +82,7 @@ func (a *adoption) task(in cache.Intent) error {
 	if err := json.Unmarshal([]byte(in.Note), &n); err != nil {
 		return fmt.Errorf("reading its intent: %w", err)
 	}
-	if string(n.Task) != in.ID || !taskIDForm.MatchString(in.ID) {
+	if string(n.Task) != in.ID || !n.Task.Valid() {
 		return fmt.Errorf("its intent is about task %q", n.Task)
 	}
 	ex, text, err := a.end(&n)
