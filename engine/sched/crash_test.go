@@ -93,7 +93,7 @@ func (w *world) lostSteps() (lost []string) {
 func TestTheDiskIsFullAtEveryWrite(t *testing.T) {
 	everyWrite(t, func(w *world, c *cut) {
 		_, err := w.apply()
-		if c.left < 0 && (err == nil || !strings.Contains(err.Error(), errCut.Error())) {
+		if c.failed() && (err == nil || !strings.Contains(err.Error(), errCut.Error())) {
 			w.t.Errorf("apply said %v, want the disk's error", err)
 		}
 		if n := w.machine.alive(); n != 0 {
@@ -143,7 +143,7 @@ func everyWrite(t *testing.T, crash func(*world, *cut)) {
 			w := crashing(t)
 			c := &cut{memory: w.store.(*memory), left: n}
 			w.store = c
-			if crash(w, c); c.left >= 0 {
+			if crash(w, c); !c.failed() {
 				return // The run needs fewer writes than that.
 			}
 			reached = true

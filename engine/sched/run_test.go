@@ -363,6 +363,51 @@ func TestATaskThatCannotRunHereIsNotStarted(t *testing.T) {
 	})
 }
 
+func TestABlockWithoutExecutorFailsItsNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, newMachine(steps(nil)), decl("a", strict))
+		cfg := w.config()
+		cfg.Executor = nil
+		sum, err := sched.Run(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.wantSummary(sum, sched.Summary{Failed: 1, FailedNodes: []string{"a"}})
+		if o := w.store.History("a")[0].Outcome; o.Class != "start_failed" || o.Reason != `no executor for "framework.tiny"` {
+			t.Errorf("outcome %+v", o)
+		}
+	})
+}
+
+func TestAnotherStepsRecordSaysNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, newMachine(steps(map[string][]act{"a": {{forged: true}}})), decl("a", strict))
+		w.wantSummary(w.must(), sched.Summary{Failed: 1, FailedNodes: []string{"a"}})
+		if o := w.store.History("a")[0].Outcome; o.Class != "lost" || !strings.Contains(o.Reason, `step.json is of step "another"`) {
+			t.Errorf("outcome %+v", o)
+		}
+	})
+}
+
+// What a task left behind is the next apply's to take away, before anything
+// else starts.
+func TestWhatCannotBeReapedIsLeftToTheNextApply(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(steps(nil))
+		m.sticky = true
+		w := newWorld(t, m, decl("a", cell))
+		w.wantSummary(w.must(), sched.Summary{OK: 1})
+		if len(w.store.Intents()) == 0 || !strings.Contains(w.transcript(), "/dev/shm would not go") {
+			t.Errorf("intents %v\n%s", w.store.Intents(), w.transcript())
+		}
+		m.sticky = false
+		w.wantSummary(w.must(), sched.Summary{Cached: 1})
+		if len(w.store.Intents()) != 0 || len(w.store.History("a")) != 1 {
+			t.Errorf("intents %v, records %q", w.store.Intents(), w.outcomes())
+		}
+	})
+}
+
 // A task that is out of sight and cannot be ended keeps its GPU: no other
 // attempt, and no other node on that GPU, may start.
 func TestALostTaskKeepsItsGPU(t *testing.T) {
