@@ -241,5 +241,14 @@ func TestDeepAndWideGraphs(t *testing.T) {
 		if sum := w.must(); sum.Failed != 1 || sum.Blocked != n-1 {
 			t.Errorf("blocked chain: %+v", sum)
 		}
+		var fan []compile.Decl
+		var all []string
+		for i := range n {
+			fan, all = append(fan, decl(fmt.Sprintf("n%d", i), echo)), append(all, fmt.Sprintf("n%d", i))
+		}
+		w = newWorld(t, newMachine(steps(nil)), append(fan, decl("all", join, all...))...)
+		if sum := w.must(); sum.OK != n+1 {
+			t.Errorf("fan: %+v", sum)
+		}
 	})
 }
