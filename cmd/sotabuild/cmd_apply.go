@@ -113,8 +113,7 @@ func (r *run) once(ctx context.Context, s *session, o planOptions) (sched.Summar
 }
 
 func (r *run) exec(ctx context.Context, s *session, p *plan.Plan) (sched.Summary, error) {
-	tasks := filepath.Join(s.dir, "tasks")
-	exec := local.New(s.Facts.Self, tasks)
+	exec := local.New(s.Facts.Self, s.tasks())
 	runLog, err := openRunLog(s.dir, r.id)
 	if err != nil {
 		return sched.Summary{}, err
@@ -129,7 +128,7 @@ func (r *run) exec(ctx context.Context, s *session, p *plan.Plan) (sched.Summary
 		screen.event(e)
 	}
 	sum, err := sched.Run(ctx, sched.Config{
-		Graph: s.Graph, Plan: p, Store: r.store, Events: sink, Dir: tasks,
+		Graph: s.Graph, Plan: p, Store: r.store, Events: sink, Dir: s.tasks(),
 		Executor: func(string) executors.Executor { return exec },
 		Run:      r.id, Tool: version(), Host: hostname(), Now: time.Now, Interrupt: r.interrupt,
 	})
@@ -145,11 +144,11 @@ func (r *run) exec(ctx context.Context, s *session, p *plan.Plan) (sched.Summary
 func (r *run) finish(s *session) error {
 	a := r.app
 	st := a.style(a.out)
-	v, err := campaign.NewView(s.Prepared, r.store)
+	v, err := campaign.NewView(s.Prepared, r.store, version(), time.Now())
 	if err != nil {
 		return err
 	}
-	dir, err := campaign.WriteRun(v, s.Prepared, r.store, time.Now())
+	dir, err := campaign.WriteRun(v, s.Prepared, r.store, s.tasks(), time.Now())
 	if err != nil {
 		return err
 	}

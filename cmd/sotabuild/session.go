@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -88,6 +87,9 @@ type session struct {
 	dir   string // of the store, absolute
 }
 
+// tasks is the folder of task folders.
+func (s *session) tasks() string { return filepath.Join(s.dir, "tasks") }
+
 // open prepares the campaign against a store.
 func (a *app) open(ctx context.Context, store cache.Reader, c *lang.Campaign) (*session, error) {
 	dir, err := filepath.Abs(a.storeDir())
@@ -141,5 +143,3 @@ func version() string {
 	}
 	return "devel"
 }
-
-var errNoStore = errors.New("nothing was run here yet")

@@ -174,7 +174,7 @@ func benchStep(j compile.Job, dir string) (runner.Step, error) {
 	client := bench.Spec{
 		Version: bench.SpecVersion, Path: s.Load.Path, API: bench.API(s.Load.API), Model: s.Model.ID,
 		Models: s.Life.Framework.Server.Models, Prompts: prompts, Out: folder,
-		Load:  bench.Load{Arrival: bench.Arrival(s.Load.Arrival), Rate: s.Load.Rate, Concurrency: s.Load.Concurrency, Warmup: s.Life.Warmup, Seed: s.Load.Seed},
+		Load:  bench.Load{Arrival: s.Load.Arrival, Rate: s.Load.Rate, Concurrency: s.Load.Concurrency, Warmup: s.Life.Warmup, Seed: s.Load.Seed},
 		Rules: bench.Rules{MinSuccess: s.Load.MinSuccess, IgnoreEOS: true, Temperature: s.Load.Temperature},
 	}
 	b, err := json.MarshalIndent(client, "", "  ")

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sotabuild/sotabuild/engine/cache"
+	"github.com/sotabuild/sotabuild/engine/key"
 	"github.com/sotabuild/sotabuild/stdlib/report"
 	"github.com/sotabuild/sotabuild/stdlib/report/rundir"
 )
@@ -20,10 +21,11 @@ const maxLog = 1 << 20
 
 // WriteRun makes the run directory show the view: the files that follow from
 // it, and the help texts, request logs and server logs that it points to. It
-// returns the directory (R027–R029). id is the store's identity: it tells two
-// campaigns of one name apart.
-func WriteRun(v report.View, p *Prepared, r cache.Reader, id, tasks string, now time.Time) (string, error) {
-	owner := rundir.Owner{Campaign: p.Campaign.Name, ID: id}
+// returns the directory (R027–R029). The owner is the campaign by its name and
+// model, not the store: a store that is deleted or left behind on another
+// machine does not orphan the directory.
+func WriteRun(v report.View, p *Prepared, r cache.Reader, tasks string, now time.Time) (string, error) {
+	owner := rundir.Owner{Campaign: p.Campaign.Name, ID: key.Sum([]byte(p.Campaign.Name + "\x00" + p.Campaign.Model.ID)).Short()}
 	dir, err := rundir.Locate(p.Campaign.Artifacts, now, p.Campaign.Model.ID, owner)
 	if err != nil {
 		return "", err
