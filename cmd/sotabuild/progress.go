@@ -183,12 +183,12 @@ func clip(s string, cols int) string {
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// width is the terminal's, or 100 where there is none.
+// width is the terminal's, or 120 where there is none.
 func width(w io.Writer) int {
 	if f, ok := w.(*os.File); ok {
 		if n, _, err := term.GetSize(int(f.Fd())); err == nil && n > 0 {
 			return n
 		}
 	}
-	return 100
+	return 120
 }
