@@ -22,20 +22,24 @@ type decoder struct {
 	// its block, the label and its name: "framework.vllm.flags". What is not in
 	// it was not written.
 	at map[string]Range
+	// unsure has what was written in a way that was refused, by the same paths;
+	// ".*" after a block's path says that something unknown stands there. No
+	// rule calls missing what is only misspelt.
+	unsure map[string]bool
 }
 
 // maxInstances bounds what for_each makes of one block.
 const maxInstances = 10_000
 
 // blocks decodes the blocks of a body, or of several files, that the schema
-// has below path; parent takes them.
-func (d *decoder) blocks(path string, list hclsyntax.Blocks, parent any) {
+// has below path; parent takes them. place is the block's own path with label.
+func (d *decoder) blocks(path, place string, list hclsyntax.Blocks, parent any) {
 	rows := childrenOf(path)
 	first := map[string]*hclsyntax.Block{}
 	for _, b := range list {
 		row := rowNamed(rows, b.Type)
 		if row == nil {
-			d.unknownBlock(path, b, rows)
+			d.unknownBlock(path, place, b, rows)
 			continue
 		}
 		if row.NotYet != "" {
@@ -100,7 +104,7 @@ func (d *decoder) missingBlock(path string, row *Block) {
 	if row.Label != "" {
 		label = " \"NAME\""
 	}
-	d.p.add(cMissing, r, "%s has no %s block. Write:\n  %s%s { … }\n%s", where, row.name(), row.name(), label, row.Doc)
+	d.p.add(cMissing, r, "%s has no %s block. Write:\n  %s%s { … }\nIts meaning: %s", where, row.name(), row.name(), label, row.Doc)
 }
 
 func (d *decoder) twice(row *Block, b, before *hclsyntax.Block, label string) {
@@ -112,17 +116,22 @@ func (d *decoder) twice(row *Block, b, before *hclsyntax.Block, label string) {
 	x.Related = []Range{rangeOf(before.DefRange())}
 }
 
-func (d *decoder) unknownBlock(path string, b *hclsyntax.Block, rows []*Block) {
+func (d *decoder) unknownBlock(path, place string, b *hclsyntax.Block, rows []*Block) {
 	names := make([]string, len(rows))
 	for i, r := range rows {
 		names[i] = r.name()
 	}
 	parent := blockAt(path)
+	d.unsure[place+".*"] = true
 	where := "a campaign"
+	if path == "file" {
+		where = "the file of a definition"
+	}
 	if parent != nil {
 		where = "a " + parent.name() + " block"
 		if _, isAttr := attrNamed(parent, b.Type); isAttr {
 			d.p.add(cUnknownBlock, rangeOf(b.TypeRange), "%q is an attribute of %s, not a block. Write an equals sign: %s = …", b.Type, where, b.Type)
+			d.unsure[place+"."+b.Type] = true
 			return
 		}
 	}
@@ -272,16 +281,19 @@ func (d *decoder) block(row *Block, b *hclsyntax.Block, label, name string, pare
 		inner = &c
 	}
 	inner.attributes(row, b.Body.Attributes, place, h.at, self)
-	inner.blocks(row.Path, b.Body.Blocks, self)
+	inner.blocks(row.Path, place, b.Body.Blocks, self)
 	row.close(parent, self)
 }
 
 // attributes decodes in the order of the table, so that what is told does not
 // depend on the order of the file.
 func (d *decoder) attributes(row *Block, attrs hclsyntax.Attributes, place string, header Range, self any) {
+	meant := map[string]bool{} // attributes that are probably misspelt
 	for name, a := range attrs {
 		if _, ok := attrNamed(row, name); !ok {
 			d.unknownAttr(row, a)
+			d.unsure[place+".*"] = true
+			meant[nearest(name, row.attrNames())] = true
 		}
 	}
 	for i := range row.Attrs {
@@ -296,7 +308,7 @@ func (d *decoder) attributes(row *Block, attrs hclsyntax.Attributes, place strin
 			}
 		}
 		switch {
-		case attr.Required:
+		case attr.Required && !meant[attr.Name] && !d.unsure[place+"."+attr.Name]:
 			d.p.add(cMissing, header, "A block %q needs %q: %s Write: %s = …", row.name(), attr.Name, attr.Doc, attr.Name)
 		case attr.Default != "":
 			attr.set(self, d.fallback(attr))
@@ -324,6 +336,7 @@ func (d *decoder) attribute(attr *Attr, a *hclsyntax.Attribute, place string, se
 	}
 	v := d.scope.value(a.Expr, d.p)
 	if !v.IsKnown() {
+		d.unsure[place+"."+attr.Name] = true
 		return false
 	}
 	if v.IsNull() {
@@ -333,6 +346,8 @@ func (d *decoder) attribute(attr *Attr, a *hclsyntax.Attribute, place string, se
 	g := &given{v, a.Expr, rangeOf(a.Expr.Range()), attr, d.dir, d.scope, d.p}
 	if x := attr.Type.decode(g); x != nil {
 		attr.set(self, x)
+	} else {
+		d.unsure[place+"."+attr.Name] = true
 	}
 	return false
 }

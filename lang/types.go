@@ -177,13 +177,17 @@ var (
 		return orNil(n, ok)
 	}}
 	urlsType = Type{"list of addresses", func(g *given) any {
+		if list, _ := g.words(func(string) string { return "" }); strings.Contains(strings.Join(list, ""), "@") {
+			g.p.add(cSecret, g.at, "%q holds a name or password. Write http://HOST:PORT alone; a campaign is read by many.", g.row.Name)
+			return nil
+		}
 		return g.distinct(func(s string) string {
 			rest, ok := strings.CutPrefix(s, "http://")
 			if !ok {
 				rest, ok = strings.CutPrefix(s, "https://")
 			}
-			if !ok || rest == "" || strings.ContainsAny(s, " \t\"'@?#") || strings.HasSuffix(s, "/") {
-				return "write it as http://HOST:PORT, without a final slash, name or password"
+			if !ok || rest == "" || strings.ContainsAny(s, " \t\"'?#") || strings.HasSuffix(s, "/") {
+				return "write it as http://HOST:PORT, without a final slash"
 			}
 			return ""
 		})
