@@ -3,9 +3,12 @@
 // this room.
 //
 // It stands alone: it knows no engine, starts nothing, and reads only the
-// campaign's own folder and the definitions it is given. Load is a function of
+// campaign's own folder, the definitions it is given, and config.json in the
+// model's path. Load is a function of
 // bytes and variables; all problems of a load come at once, in order of file
-// and position. A Campaign is returned only when there is no error.
+// and position. One table (Schema) drives decoding, the checks of form and the
+// reference; what attributes mean together is in the rules files. Nothing here
+// is shared or written after a load, so loads may run side by side. A Campaign is returned only when there is no error.
 package lang
 
 import "io/fs"
