@@ -67,6 +67,7 @@ func server(f *flag.FlagSet, args []string) {
 	needs := f.String("needs", "", "fail unless this port is listened to")
 	must(f.Parse(args))
 
+	obey(*deaf, *slow) // before anything shows that we are here
 	for _, path := range []string{*touch, *once} {
 		_, err := os.Stat(path)
 		if path != "" && err != nil {
@@ -99,7 +100,6 @@ func server(f *flag.FlagSet, args []string) {
 		_, err := http.Get("http://127.0.0.1:" + *needs + "/health")
 		must(err)
 	}
-	obey(*deaf, *slow)
 	if *port == "" {
 		select {}
 	}
