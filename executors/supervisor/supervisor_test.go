@@ -52,6 +52,12 @@ func newJob(t *testing.T, processes []runner.Process, steps ...runner.Step) *job
 		if left := j.alive(); len(left) > 0 {
 			t.Errorf("left behind: %v", left)
 		}
+		// The control group holds also what has no mark.
+		if tree, err := runner.ReadTree(dir); err == nil && tree.Cgroup != "" {
+			if _, err := os.Stat(tree.Cgroup); err == nil {
+				t.Errorf("left behind: %s", tree.Cgroup)
+			}
+		}
 	})
 	return j
 }

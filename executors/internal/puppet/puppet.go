@@ -92,9 +92,9 @@ func server(f *flag.FlagSet, args []string) {
 	if *fork != "" {
 		forkSleeper(*fork, *bare)
 	}
-	line := []byte(strings.Repeat("x", 1023) + "\n")
-	for range *spew << 10 {
-		os.Stdout.Write(line)
+	lines := []byte(strings.Repeat(strings.Repeat("x", 127)+"\n", 1<<10))
+	for range *spew << 3 {
+		os.Stdout.Write(lines)
 	}
 	if *needs != "" {
 		_, err := http.Get("http://127.0.0.1:" + *needs + "/health")
