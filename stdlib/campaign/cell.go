@@ -79,7 +79,7 @@ func newBenchSpec(c *lang.Campaign, f Facts, fw lang.Framework, cand search.Cand
 		path, api = fw.Definition.Server.Chat, bench.Chat
 	}
 	flags := map[string]value{}
-	for _, fl := range slices.Concat(fw.Definition.Flags.Fixed, cand.Flags) {
+	for _, fl := range withFixed(fw.Definition, cand.Flags) {
 		flags[flagName(fw.Definition, fl.Name)] = value{fl.Value}
 	}
 	tokenizer := c.Model.Tokenizer
