@@ -256,6 +256,14 @@ func (s BenchSpec) subject() result.Subject {
 	return out
 }
 
+// SkippedRow is the row of a cell that is never run (R075).
+func (s BenchSpec) SkippedRow(class result.Class, reason string) result.Row {
+	row := result.Row{Version: result.RowVersion, Workload: s.Life.Workload, Subject: s.subject()}
+	row.Fail(class, reason)
+	row.Server.Command = serverOf(s).Argv
+	return row
+}
+
 // complete fills in what the client cannot know.
 func (s BenchSpec) complete(row *result.Row, j compile.Job, step compile.StepResult) {
 	row.Subject = s.subject()
