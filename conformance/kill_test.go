@@ -192,7 +192,7 @@ func blanked(t *testing.T, s *site) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keep := []string{"scenario", "framework", "candidate", "status", "sla_passed"}
+	keep := []string{"scenario", "framework", "candidate_id", "status", "sla_passed"}
 	var lines []string
 	for _, r := range rows[1:] {
 		var cells []string

@@ -23,7 +23,8 @@ import (
 	"github.com/sotabuild/sotabuild/executors"
 	"github.com/sotabuild/sotabuild/executors/local"
 	"github.com/sotabuild/sotabuild/lang"
-	"github.com/sotabuild/sotabuild/stdlib/campaign"
+	"github.com/sotabuild/sotabuild/stdlib/campaign/prepare"
+	"github.com/sotabuild/sotabuild/stdlib/campaign/show"
 )
 
 func applyCommand(a *app) *cobra.Command {
@@ -35,7 +36,7 @@ func applyCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := campaign.Runnable(c); err != nil {
+			if err := prepare.Runnable(c); err != nil {
 				return fail(codeUsage, err)
 			}
 			store, err := cache.OpenLocal(a.storeDir(), cache.Options{Command: "sotabuild apply"})
@@ -113,8 +114,7 @@ func (r *run) once(ctx context.Context, s *session, o planOptions) (sched.Summar
 }
 
 func (r *run) exec(ctx context.Context, s *session, p *plan.Plan) (sched.Summary, error) {
-	tasks := filepath.Join(s.dir, "tasks")
-	exec := local.New(s.Facts.Self, tasks)
+	exec := local.New(s.Facts.Self, s.tasks())
 	runLog, err := openRunLog(s.dir, r.id)
 	if err != nil {
 		return sched.Summary{}, err
@@ -129,7 +129,7 @@ func (r *run) exec(ctx context.Context, s *session, p *plan.Plan) (sched.Summary
 		screen.event(e)
 	}
 	sum, err := sched.Run(ctx, sched.Config{
-		Graph: s.Graph, Plan: p, Store: r.store, Events: sink, Dir: tasks,
+		Graph: s.Graph, Plan: p, Store: r.store, Events: sink, Dir: s.tasks(),
 		Executor: func(string) executors.Executor { return exec },
 		Run:      r.id, Tool: version(), Host: hostname(), Now: time.Now, Interrupt: r.interrupt,
 	})
@@ -145,11 +145,11 @@ func (r *run) exec(ctx context.Context, s *session, p *plan.Plan) (sched.Summary
 func (r *run) finish(s *session) error {
 	a := r.app
 	st := a.style(a.out)
-	v, err := campaign.NewView(s.Prepared, r.store)
+	v, err := show.View(s.Prepared, r.store, version(), time.Now())
 	if err != nil {
 		return err
 	}
-	dir, err := campaign.WriteRun(v, s.Prepared, r.store, time.Now())
+	dir, err := show.WriteRun(v, s.Prepared, r.store, s.tasks(), time.Now())
 	if err != nil {
 		return err
 	}
@@ -182,13 +182,36 @@ func (r *run) explainFailure(s *session, addr string) {
 		cause = o.Class + ": " + o.Reason
 	}
 	fmt.Fprintf(w, "\n%s failed: %s\n", addr, cause)
-	if log := r.logs[addr]; log != "" {
+	if log := tellingLog(r.logs[addr]); log != "" {
 		fmt.Fprintf(w, "last lines of %s:\n", relative(log))
 		for _, l := range lastLines(log, 10) {
 			fmt.Fprintf(w, "    %s\n", l)
 		}
 	}
 	fmt.Fprintf(w, "hint: `sotabuild explain '%s'` shows what it was and what is recorded of it\n", addr)
+}
+
+// tellingLog picks the log that says most in a task's folder of logs: the
+// server's, else the longest of the others; "" if there is none.
+func tellingLog(dir string) string {
+	best, size := "", int64(0)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return ""
+	}
+	for _, e := range entries {
+		st, err := e.Info()
+		if err != nil || st.Size() == 0 {
+			continue
+		}
+		if strings.HasPrefix(e.Name(), "server.") {
+			return filepath.Join(dir, e.Name())
+		}
+		if st.Size() > size {
+			best, size = filepath.Join(dir, e.Name()), st.Size()
+		}
+	}
+	return best
 }
 
 // lastLines reads the end of a file; an unreadable one is said so.

@@ -85,7 +85,7 @@ func (a *app) showPlan(w io.Writer, s *session, p *plan.Plan, all bool) error {
 	}
 	st := a.style(w)
 	for _, l := range p.Lines(s.Graph) {
-		if l.Mark == "=" && !all {
+		if l.Mark == plan.Cached && !all {
 			continue
 		}
 		fmt.Fprintf(w, "%s %s  %s\n", st.mark(l.Mark), l.Addr, st.dim(l.Text))

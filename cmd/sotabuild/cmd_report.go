@@ -6,7 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sotabuild/sotabuild/stdlib/campaign"
+	"github.com/sotabuild/sotabuild/stdlib/campaign/show"
+	"github.com/sotabuild/sotabuild/stdlib/report/export"
 )
 
 func reportCommand(a *app) *cobra.Command {
@@ -20,7 +21,7 @@ func reportCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			v, err := campaign.NewView(s.Prepared, s.store)
+			v, err := show.View(s.Prepared, s.store, version(), time.Now())
 			if err != nil {
 				return err
 			}
@@ -30,7 +31,7 @@ func reportCommand(a *app) *cobra.Command {
 			var b []byte
 			switch format {
 			case "":
-				dir, err := campaign.WriteRun(v, s.Prepared, s.store, time.Now())
+				dir, err := show.WriteRun(v, s.Prepared, s.store, s.tasks(), time.Now())
 				if err != nil {
 					return err
 				}
@@ -39,9 +40,9 @@ func reportCommand(a *app) *cobra.Command {
 			case "md":
 				b = v.Markdown()
 			case "json":
-				b, err = v.JSON()
+				b, err = export.JSON(v)
 			case "csv":
-				b, err = v.CSV()
+				b, err = export.CSV(v)
 			default:
 				return fail(codeUsage, fmt.Errorf("--format %q: write md, json or csv", format))
 			}

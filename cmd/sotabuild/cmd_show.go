@@ -9,7 +9,10 @@ import (
 
 	"github.com/sotabuild/sotabuild/engine/cache"
 	"github.com/sotabuild/sotabuild/engine/graph"
-	"github.com/sotabuild/sotabuild/stdlib/campaign"
+	"github.com/sotabuild/sotabuild/stdlib/campaign/show"
+	"github.com/sotabuild/sotabuild/stdlib/report"
+	"github.com/sotabuild/sotabuild/stdlib/report/export"
+	"github.com/sotabuild/sotabuild/stdlib/result"
 )
 
 func showCommand(a *app) *cobra.Command {
@@ -25,12 +28,12 @@ func showCommand(a *app) *cobra.Command {
 			if len(args) == 1 {
 				return a.showNode(s, args[0])
 			}
-			v, err := campaign.NewView(s.Prepared, s.store)
+			v, err := show.View(s.Prepared, s.store, version(), time.Now())
 			if err != nil {
 				return err
 			}
 			if a.json {
-				b, err := v.JSON()
+				b, err := export.JSON(v)
 				if err != nil {
 					return err
 				}
@@ -38,10 +41,21 @@ func showCommand(a *app) *cobra.Command {
 				return err
 			}
 			fmt.Fprint(a.out, v.Table(width(a.out)))
-			fmt.Fprint(a.out, v.CandidateTable(width(a.out)))
+			a.listFailed(v)
 			return s.files.Close()
 		},
 		ValidArgsFunction: a.completeNodes,
+	}
+}
+
+// listFailed says why candidates have no number.
+func (a *app) listFailed(v report.View) {
+	for _, s := range v.Scenarios {
+		for _, c := range s.Cells {
+			if c.Row.Status != result.OK {
+				fmt.Fprintf(a.out, "%s %s in %s: %s, %s: %s\n", c.Framework, c.Candidate, s.Name, c.Row.Status, c.Row.Class, oneLine(c.Row.Reason))
+			}
+		}
 	}
 }
 

@@ -74,8 +74,8 @@ type diagnosticsError struct{ diags lang.Diagnostics }
 
 func (e *diagnosticsError) Error() string { return fmt.Sprintf("%d problems", len(e.diags)) }
 
-// report prints an error for people and returns the exit code.
-func report(w io.Writer, err error) code {
+// complain prints an error for people and returns the exit code.
+func complain(w io.Writer, err error) code {
 	var ee *exitError
 	var locked *cache.LockedError
 	switch {

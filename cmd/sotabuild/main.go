@@ -59,7 +59,7 @@ func (a *app) run(ctx context.Context, args []string) code {
 	if err != nil && isUsage(err) {
 		err = fail(codeUsage, err, "`"+root.CommandPath()+" --help` lists commands and flags")
 	}
-	return report(a.err, err)
+	return complain(a.err, err)
 }
 
 // usageError marks what cobra found wrong with the command line.

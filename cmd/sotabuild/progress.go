@@ -97,12 +97,11 @@ func (p *progress) event(e event.Event) {
 func (p *progress) line(e event.Event) {
 	switch e.Type {
 	case event.ApplyStarted:
-		p.total = e.Counts["run"]
+		p.total, p.done = e.Counts["new"]+e.Counts["stale"]+e.Counts["later"], 0
 	case event.NodeStarted:
 		p.running = append(p.running, running{e.Node, "", e.Time})
-		if !p.live {
-			p.print("  ", e.Node, "started")
-		}
+	case event.TaskStarted:
+		p.print("▶ ", e.Node, "started, logs in "+relative(e.Log))
 	case event.NodeProgress:
 		for i := range p.running {
 			if p.running[i].node == e.Node {
@@ -183,12 +182,12 @@ func clip(s string, cols int) string {
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// width is the terminal's, or 100 where there is none.
+// width is the terminal's, or 120 where there is none.
 func width(w io.Writer) int {
 	if f, ok := w.(*os.File); ok {
 		if n, _, err := term.GetSize(int(f.Fd())); err == nil && n > 0 {
 			return n
 		}
 	}
-	return 100
+	return 120
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,7 +12,7 @@ import (
 	"github.com/sotabuild/sotabuild/engine/cache"
 	"github.com/sotabuild/sotabuild/engine/key"
 	"github.com/sotabuild/sotabuild/lang"
-	"github.com/sotabuild/sotabuild/stdlib/campaign"
+	"github.com/sotabuild/sotabuild/stdlib/campaign/prepare"
 	"github.com/sotabuild/sotabuild/stdlib/frameworks"
 )
 
@@ -82,11 +81,14 @@ func (a *app) storeDir() string {
 
 // session is an opened campaign: what plan, explain, show and apply share.
 type session struct {
-	*campaign.Prepared
+	*prepare.Prepared
 	files *key.Files
 	store cache.Reader
 	dir   string // of the store, absolute
 }
+
+// tasks is the folder of task folders.
+func (s *session) tasks() string { return filepath.Join(s.dir, "tasks") }
 
 // open prepares the campaign against a store.
 func (a *app) open(ctx context.Context, store cache.Reader, c *lang.Campaign) (*session, error) {
@@ -102,7 +104,7 @@ func (a *app) open(ctx context.Context, store cache.Reader, c *lang.Campaign) (*
 	if err != nil {
 		return nil, err
 	}
-	p, diags := campaign.Prepare(ctx, c, files, store, self)
+	p, diags := prepare.Campaign(ctx, c, files, store, self)
 	if err := a.diagnose(diags); err != nil {
 		return nil, err
 	}
@@ -141,5 +143,3 @@ func version() string {
 	}
 	return "devel"
 }
-
-var errNoStore = errors.New("nothing was run here yet")

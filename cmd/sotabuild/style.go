@@ -5,6 +5,8 @@ import (
 	"os"
 
 	"golang.org/x/term"
+
+	"github.com/sotabuild/sotabuild/engine/plan"
 )
 
 // style writes colours or nothing. Colour never carries a meaning alone.
@@ -46,13 +48,14 @@ func (s style) green(t string) string  { return s.paint("32", t) }
 func (s style) yellow(t string) string { return s.paint("33", t) }
 
 // mark colours a plan mark.
-func (s style) mark(m string) string {
-	switch m {
-	case "+":
+func (s style) mark(v plan.Verdict) string {
+	m := string(v)
+	switch v {
+	case plan.New:
 		return s.green(m)
-	case "~", "?":
+	case plan.Stale, plan.Later:
 		return s.yellow(m)
-	case "!":
+	case plan.Blocked:
 		return s.red(m)
 	}
 	return s.dim(m)

@@ -74,7 +74,7 @@ func decodeRecord(payload []byte) (*Record, error) {
 	if r.Version != RecordVersion {
 		return nil, fmt.Errorf("it has version %d, this build knows %d", r.Version, RecordVersion)
 	}
-	if r.Serial != h.serial || r.Key != h.key {
+	if r.Serial != h.serial || r.Key != h.key || r.Node != string(h.node) || r.Kind != string(h.kind) {
 		return nil, errors.New("its head and its body name different work")
 	}
 	return &r, nil

@@ -59,15 +59,18 @@ func (b *Builder) fields(prefix, label string, rv reflect.Value) {
 			panic(fmt.Sprintf("key: %s.%s is unexported and cannot be keyed", t, f.Name))
 		case tag == "":
 			panic(fmt.Sprintf("key: %s.%s says not whether it is part of the key", t, f.Name))
-		case strings.ContainsAny(tag, ".,"):
-			// A dot would let two fields share a name with a nested struct's.
-			panic(fmt.Sprintf("key: %s.%s has tag %q, want one plain name", t, f.Name, tag))
-		case slices.Contains(names, tag):
-			panic(fmt.Sprintf("key: %s has two fields tagged %q", t, tag))
+		case slices.ContainsFunc(names, func(n string) bool { return shared(n, tag) }):
+			panic(fmt.Sprintf("key: %s has two fields whose facts could share a name, one tagged %q", t, tag))
 		}
 		names = append(names, tag)
 		b.value(prefix+tag, label, rv.Field(i))
 	}
+}
+
+// shared reports whether facts of fields tagged so could have one name, as the
+// tag "a.b" and the field b of a struct tagged "a" have.
+func shared(a, b string) bool {
+	return a == b || strings.HasPrefix(a, b+".") || strings.HasPrefix(b, a+".")
 }
 
 func (b *Builder) value(name, label string, v reflect.Value) {

@@ -169,12 +169,20 @@ func TestSpecsThatAreRefused(t *testing.T) {
 		"unexported": struct {
 			a string `key:"a"`
 		}{"x"},
-		"two fields tagged": struct {
+		"share a name": struct {
 			A string `key:"a"`
 			B string `key:"a"`
 		}{},
-		"one plain name": struct {
-			A string `key:"a.b"`
+		"one tagged \"in.path\"": struct {
+			In   inner  `key:"in"`
+			Path string `key:"in.path"`
+		}{},
+		"one tagged \"in\"": struct {
+			Path string `key:"in.path"`
+			In   inner  `key:"in"`
+		}{},
+		"not one word": struct {
+			A string `key:"a b"`
 		}{},
 		"must end in _ns": struct {
 			D time.Duration `key:"d"`

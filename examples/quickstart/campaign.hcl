@@ -19,21 +19,21 @@ model "tiny" {
 }
 
 sla {
-  max_p50_ttft_ms  = 2000
-  max_p50_tpot_ms  = 80
+  max_p50_ttft_ms  = 20000
+  max_p50_tpot_ms  = 500
   min_success_rate = 0.99
 }
 
 scenario "chat" {
   input_len   = 64
   output_len  = 64
-  num_prompts = 24
+  num_prompts = 16
 }
 
 scenario "summarization" {
   input_len   = 256
   output_len  = 32
-  num_prompts = 16
+  num_prompts = 8
 }
 
 workload {

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -296,6 +297,25 @@ func TestBadRequests(t *testing.T) {
 	if status, _, _ := call(t, "POST", web.URL+"/health", ""); status != 405 {
 		t.Errorf("POST /health: %d", status)
 	}
+}
+
+func FuzzParse(f *testing.F) {
+	for _, body := range []string{
+		`{"prompt":"a","stop":["x"],"seed":1}`, `{"prompt":[[1,2]],"stream":true,"stream_options":{"include_usage":true}}`,
+		`{"messages":[{"role":"user","content":[{"type":"text","text":"a"}]}]}`, `{"messages":[{"role":"user"}]}`, `{"prompt":[null]}`,
+	} {
+		f.Add(body, true)
+		f.Add(body, false)
+	}
+	f.Fuzz(func(t *testing.T, body string, chat bool) {
+		_, q, err := parse(strings.NewReader(body), chat, "tiny", 2048)
+		if p := (*problem)(nil); err != nil && (!errors.As(err, &p) || p.Status < 400) {
+			t.Errorf("%q gave %v", body, err)
+		}
+		if err == nil && (len(q.Prompt) == 0 || q.MaxTokens < 1) {
+			t.Errorf("%q gave %+v", body, q)
+		}
+	})
 }
 
 func TestTokenize(t *testing.T) {

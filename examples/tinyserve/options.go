@@ -6,6 +6,7 @@ import (
 	"io"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -110,7 +111,7 @@ func (o *options) check() error {
 			continue
 		}
 		if !(v >= f.low && v <= f.high) {
-			bad("--%s must be between %v and %v, not %v", f.name, f.low, f.high, v)
+			bad("--%s must be between %.0f and %.0f, not %s", f.name, f.low, f.high, strconv.FormatFloat(v, 'f', -1, 64))
 		}
 	}
 	if o.Model == "" {

@@ -62,7 +62,10 @@ func decode(r io.Reader, fields map[string]any) error {
 		return &problem{Status: http.StatusRequestEntityTooLarge, Type: "BadRequestError",
 			Message: fmt.Sprintf("the body is larger than %d bytes", tooLarge.Limit)}
 	}
-	if err != nil || body == nil {
+	if err == nil && body == nil {
+		err = errors.New("it is null")
+	}
+	if err != nil {
 		return badRequest("", "the body is not a JSON object: %v", err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(body)) {

@@ -9,7 +9,7 @@ package dataset
 
 // Spec is one frozen set. All of it is keyed by the dataset node.
 type Spec struct {
-	Kind      string `key:"kind" json:"kind"`             // random
+	Kind      string `key:"dataset" json:"kind"`          // random
 	InputLen  int    `key:"input_len" json:"input_len"`   // tokens, exact
 	OutputLen int    `key:"output_len" json:"output_len"` // tokens, exact
 	Prompts   int    `key:"prompts" json:"prompts"`

@@ -212,6 +212,19 @@ func TestLogitsDependOnWeightsAndTokensOnly(t *testing.T) {
 	}
 }
 
+func TestLogitsOverSharedBlocksAreTheSame(t *testing.T) {
+	m := New(tinyConfig(t))
+	ids := tokens(6, 45)
+	kv, tables := sequences(m, 2, 48)
+	r := NewRunner(m, kv, blocked, 1)
+	want := bits(r.Step([]Piece{{Tokens: ids, Blocks: tables[0], Logits: true}})[0])
+	shared := []int32{tables[0][0], tables[0][1], tables[1][0]}
+	got := bits(r.Step([]Piece{{Tokens: ids[32:], Start: 32, Blocks: shared, Logits: true}})[0])
+	if !slices.Equal(got, want) {
+		t.Error("the logits over another sequence's first two blocks differ")
+	}
+}
+
 func TestExpIsExact(t *testing.T) {
 	for x := float32(-86); x < 88; x += 0.0137 {
 		want := math.Exp(float64(x))

@@ -1,4 +1,4 @@
-package campaign
+package show
 
 import (
 	"errors"
@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"github.com/sotabuild/sotabuild/engine/cache"
+	"github.com/sotabuild/sotabuild/engine/key"
+	"github.com/sotabuild/sotabuild/stdlib/campaign"
+	"github.com/sotabuild/sotabuild/stdlib/campaign/prepare"
 	"github.com/sotabuild/sotabuild/stdlib/report"
 	"github.com/sotabuild/sotabuild/stdlib/report/rundir"
 )
@@ -20,10 +23,11 @@ const maxLog = 1 << 20
 
 // WriteRun makes the run directory show the view: the files that follow from
 // it, and the help texts, request logs and server logs that it points to. It
-// returns the directory (R027–R029). id is the store's identity: it tells two
-// campaigns of one name apart.
-func WriteRun(v report.View, p *Prepared, r cache.Reader, id, tasks string, now time.Time) (string, error) {
-	owner := rundir.Owner{Campaign: p.Campaign.Name, ID: id}
+// returns the directory (R027–R029). The owner is the campaign by its name and
+// model, not the store: a store that is deleted or left behind on another
+// machine does not orphan the directory.
+func WriteRun(v report.View, p *prepare.Prepared, r cache.Reader, tasks string, now time.Time) (string, error) {
+	owner := rundir.Owner{Campaign: p.Campaign.Name, ID: key.Sum([]byte(p.Campaign.Name + "\x00" + p.Campaign.Model.ID)).Short()}
 	dir, err := rundir.Locate(p.Campaign.Artifacts, now, p.Campaign.Model.ID, owner)
 	if err != nil {
 		return "", err
@@ -50,7 +54,7 @@ func WriteRun(v report.View, p *Prepared, r cache.Reader, id, tasks string, now 
 // artefacts collects what the cells point to.
 func (j *joiner) artefacts(v report.View, tasks string, files map[string][]byte) error {
 	digests := map[string]*cache.Record{}
-	for _, rec := range j.r.Kind(benchKind.Name) {
+	for _, rec := range j.r.Kind(campaign.BenchKind.Name) {
 		digests[rec.Output("row").String()] = rec
 	}
 	for _, s := range v.Scenarios {
