@@ -194,9 +194,9 @@ func (why Reason) again(records []*cache.Record) Reason {
 	return why
 }
 
-// undecided is a node that waits for an input. One that was run before, here
-// or under another address with nearly the same facts, may be cut off; any
-// other will run for the first time.
+// undecided is a node that waits for an input, so its key is not known: whether
+// it runs is decided later, also where nothing like it was ever run (DESIGN 6,
+// 11.2). Only a replacement is decided already.
 func (m *maker) undecided(a *compile.Action, manifest key.Manifest) Node {
 	n := Node{Verdict: Later, Reason: Reason{Cause: CauseInput, Root: m.waitsFor(a)}}
 	history := m.r.History(a.Addr)
@@ -206,9 +206,9 @@ func (m *maker) undecided(a *compile.Action, manifest key.Manifest) Node {
 	}
 	if m.replace[a.ID] {
 		n.Verdict, n.Reason = Stale, Reason{Cause: CauseReplace, Root: a.ID}
-	}
-	if before == nil {
-		n.Verdict = New
+		if before == nil {
+			n.Verdict = New
+		}
 	}
 	m.plan.Estimate.add(a, history, before)
 	return n
