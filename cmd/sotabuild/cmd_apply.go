@@ -23,7 +23,8 @@ import (
 	"github.com/sotabuild/sotabuild/executors"
 	"github.com/sotabuild/sotabuild/executors/local"
 	"github.com/sotabuild/sotabuild/lang"
-	"github.com/sotabuild/sotabuild/stdlib/campaign"
+	"github.com/sotabuild/sotabuild/stdlib/campaign/prepare"
+	"github.com/sotabuild/sotabuild/stdlib/campaign/show"
 )
 
 func applyCommand(a *app) *cobra.Command {
@@ -35,7 +36,7 @@ func applyCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := campaign.Runnable(c); err != nil {
+			if err := prepare.Runnable(c); err != nil {
 				return fail(codeUsage, err)
 			}
 			store, err := cache.OpenLocal(a.storeDir(), cache.Options{Command: "sotabuild apply"})
@@ -144,11 +145,11 @@ func (r *run) exec(ctx context.Context, s *session, p *plan.Plan) (sched.Summary
 func (r *run) finish(s *session) error {
 	a := r.app
 	st := a.style(a.out)
-	v, err := campaign.NewView(s.Prepared, r.store, version(), time.Now())
+	v, err := show.View(s.Prepared, r.store, version(), time.Now())
 	if err != nil {
 		return err
 	}
-	dir, err := campaign.WriteRun(v, s.Prepared, r.store, s.tasks(), time.Now())
+	dir, err := show.WriteRun(v, s.Prepared, r.store, s.tasks(), time.Now())
 	if err != nil {
 		return err
 	}

@@ -79,7 +79,7 @@ func newBenchSpec(c *lang.Campaign, f Facts, fw lang.Framework, cand search.Cand
 		path, api = fw.Definition.Server.Chat, bench.Chat
 	}
 	flags := map[string]value{}
-	for _, fl := range slices.Concat(fw.Definition.Flags.Fixed, cand.Flags) {
+	for _, fl := range withFixed(fw.Definition, cand.Flags) {
 		flags[flagName(fw.Definition, fl.Name)] = value{fl.Value}
 	}
 	tokenizer := c.Model.Tokenizer
@@ -254,6 +254,14 @@ func (s BenchSpec) subject() result.Subject {
 		}
 	}
 	return out
+}
+
+// SkippedRow is the row of a cell that is never run (R075).
+func (s BenchSpec) SkippedRow(class result.Class, reason string) result.Row {
+	row := result.Row{Version: result.RowVersion, Workload: s.Life.Workload, Subject: s.subject()}
+	row.Fail(class, reason)
+	row.Server.Command = serverOf(s).Argv
+	return row
 }
 
 // complete fills in what the client cannot know.
