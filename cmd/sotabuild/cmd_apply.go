@@ -181,13 +181,36 @@ func (r *run) explainFailure(s *session, addr string) {
 		cause = o.Class + ": " + o.Reason
 	}
 	fmt.Fprintf(w, "\n%s failed: %s\n", addr, cause)
-	if log := r.logs[addr]; log != "" {
+	if log := tellingLog(r.logs[addr]); log != "" {
 		fmt.Fprintf(w, "last lines of %s:\n", relative(log))
 		for _, l := range lastLines(log, 10) {
 			fmt.Fprintf(w, "    %s\n", l)
 		}
 	}
 	fmt.Fprintf(w, "hint: `sotabuild explain '%s'` shows what it was and what is recorded of it\n", addr)
+}
+
+// tellingLog picks the log that says most in a task's folder of logs: the
+// server's, else the longest of the others; "" if there is none.
+func tellingLog(dir string) string {
+	best, size := "", int64(0)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return ""
+	}
+	for _, e := range entries {
+		st, err := e.Info()
+		if err != nil || st.Size() == 0 {
+			continue
+		}
+		if strings.HasPrefix(e.Name(), "server.") {
+			return filepath.Join(dir, e.Name())
+		}
+		if st.Size() > size {
+			best, size = filepath.Join(dir, e.Name()), st.Size()
+		}
+	}
+	return best
 }
 
 // lastLines reads the end of a file; an unreadable one is said so.

@@ -35,9 +35,12 @@ type Facts struct {
 	Software map[string]Software
 	// Weights is the identity of the model's files; zero when the campaign
 	// names neither path nor anything on this host.
-	Weights  key.Digest
-	Env      compile.Env
-	Hardware result.Hardware
+	Weights key.Digest
+	// Tokenizer is the identity of a tokenizer on this host that lies apart from
+	// the model; zero where it is part of the model or only named.
+	Tokenizer key.Digest
+	Env       compile.Env
+	Hardware  result.Hardware
 	// Helps are the help texts already known for a framework's software, by
 	// label; a missing one means that apply has to take the snapshot first.
 	Helps map[string]string

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -57,6 +58,13 @@ func Probe(ctx context.Context, c *lang.Campaign, files *key.Files, self string)
 		}
 		f.Weights = d
 	}
+	if apart(c) {
+		d, err := files.Tree(c.Model.Tokenizer)
+		if err != nil {
+			bad(c.Model.Range, "Tokenizer cannot be read", fmt.Sprintf("Model %q has tokenizer = %q: %v. Write a hub id, or the folder of its files.", c.Model.ID, c.Model.Tokenizer, err))
+		}
+		f.Tokenizer = d
+	}
 	f.Hardware, f.Env = host(c)
 	if c.GPUs != nil {
 		if err := probeGPUs(ctx, c, &f); err != nil {
@@ -64,6 +72,12 @@ func Probe(ctx context.Context, c *lang.Campaign, files *key.Files, self string)
 		}
 	}
 	return f, diags
+}
+
+// apart reports whether the tokenizer is a path of its own. A path is no part
+// of a key, its content is.
+func apart(c *lang.Campaign) bool {
+	return filepath.IsAbs(c.Model.Tokenizer) && c.Model.Tokenizer != c.Model.Path
 }
 
 // programDigest identifies the program's file tree: the folder that the
