@@ -110,7 +110,7 @@ func Declare(c *lang.Campaign, f Facts) Declared {
 				continue
 			}
 			d.Decls = append(d.Decls, compile.Decl{
-				Addr: addr, Kind: checkKind, Block: block(l.fw), Spec: CheckSpec{Flags: given},
+				Addr: addr, Kind: checkKind, Block: block(l.fw), Spec: newCheckSpec(given),
 				Inputs: []compile.Input{{Name: "help", From: HelpAddr(l.fw, "server"), Output: "text"}},
 			})
 			checks = append(checks, addr)

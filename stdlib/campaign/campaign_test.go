@@ -261,11 +261,25 @@ func TestUnknownFlags(t *testing.T) {
 }
 
 func TestEverySpecIsKeyed(t *testing.T) {
-	for _, spec := range []any{AskSpec{}, BenchSpec{}, CheckSpec{Flags: []help.Given{{}}}, SelectSpec{}, WinnersSpec{}} {
+	for _, spec := range []any{AskSpec{}, BenchSpec{}, CheckSpec{Flags: map[string]passed{"": {}}}, SelectSpec{}, WinnersSpec{}} {
 		var b key.Builder
 		b.Struct(spec) // panics on a field that does not say what it is to the key
 		if len(b.Finish().Facts()) == 0 {
 			t.Errorf("%T has no fact", spec)
 		}
+	}
+}
+
+// A flag's fact carries its name, so that a plan can say --max-num-seqs 4 → 3.
+func TestCheckIsKeyedByFlag(t *testing.T) {
+	s := newCheckSpec([]help.Given{{Name: "--threads", Value: "1"}, {Name: "--prefix-cache", Bare: true}, {Name: "--max-num-seqs", Value: "4"}})
+	var b key.Builder
+	b.Struct(s)
+	want := `flag "--max-num-seqs" s "4"` + "\n" + `flag "--prefix-cache" b "true"` + "\n" + `flag "--threads" s "1"`
+	if got := b.Finish().Text(); !strings.Contains(got, want) {
+		t.Errorf("manifest\n%s\nwants\n%s", got, want)
+	}
+	if got := s.given(); len(got) != 3 || got[1] != (help.Given{Name: "--prefix-cache", Bare: true}) || got[2] != (help.Given{Name: "--threads", Value: "1"}) {
+		t.Errorf("given again: %+v", got)
 	}
 }
