@@ -113,7 +113,11 @@ func Declare(c *lang.Campaign, f Facts) Declared {
 				Addr: addr, Kind: checkKind, Block: block(l.fw), Spec: newCheckSpec(given),
 				Inputs: []compile.Input{{Name: "help", From: HelpAddr(l.fw, "server"), Output: "text"}},
 			})
-			checks = append(checks, addr)
+			// The help of a program that does not even print one may not keep
+			// the other frameworks from running.
+			if _, ok := f.Helps[l.fw.Label]; ok {
+				checks = append(checks, addr)
+			}
 		}
 	}
 	for _, s := range c.Load.Scenarios {

@@ -233,7 +233,7 @@ func collectBench(j compile.Job, step compile.StepResult) compile.Result {
 	}
 	out.Outputs = []compile.Value{{Name: "row", Bytes: append(b, '\n')}}
 	if len(requests) == 0 {
-		requests = []byte("# no request was sent\n")
+		requests = []byte("# no measured request was sent\n")
 	}
 	out.Outputs = append(out.Outputs, compile.Value{Name: "requests", Bytes: requests})
 	return out

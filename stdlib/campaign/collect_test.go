@@ -171,6 +171,24 @@ func TestHelpThatIsNone(t *testing.T) {
 	}
 }
 
+// TestAProgramThatCannotBeAsked: a program that the kernel refuses, or that dies
+// of a signal, is not called a broken client.
+func TestAProgramThatCannotBeAsked(t *testing.T) {
+	for class, rec := range map[result.Class]runner.StepRecord{
+		executors.ClassStartFailed: {ID: "s", Task: "task-1"},
+		result.NoHelp:              {ID: "s", Task: "task-1", Signal: "SIGKILL"},
+	} {
+		dir := t.TempDir()
+		if err := runner.WriteStep(dir, rec); err != nil {
+			t.Fatal(err)
+		}
+		r := collectHelp(compile.Job{Spec: AskSpec{Command: []string{"{program}", "--help"}}}, compile.StepResult{Dir: dir, Class: string(executors.ClassClientFailed), Reason: "why"})
+		if r.Outcome.State != cache.Failed || r.Outcome.Class != string(class) || r.Outcome.Reason != "why" {
+			t.Errorf("%+v, want class %s", r.Outcome, class)
+		}
+	}
+}
+
 // TestVersionOnEitherStream: llama-server prints its version on stderr.
 func TestVersionOnEitherStream(t *testing.T) {
 	for _, stream := range []string{"stdout.txt", "stderr.txt"} {
