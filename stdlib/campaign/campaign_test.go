@@ -2,8 +2,6 @@ package campaign
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -12,96 +10,16 @@ import (
 	"github.com/sotabuild/sotabuild/engine/graph"
 	"github.com/sotabuild/sotabuild/engine/key"
 	"github.com/sotabuild/sotabuild/lang"
-	"github.com/sotabuild/sotabuild/stdlib/frameworks"
+	"github.com/sotabuild/sotabuild/stdlib/campaign/internal/sample"
 	"github.com/sotabuild/sotabuild/stdlib/help"
 )
 
-const helpText = `usage: tinyserve [flags]
-  --kernel {naive,blocked}   kernel (default: blocked)
-  --max-model-len N          tokens (default: 1024)
-  --max-num-seqs N           sequences (default: 8)
-  --threads N                threads (default: 1)
-`
-
-const text = `
-campaign "c" {
-  target  = "fast"
-  compare = ["slow"]
-  smoke   = true
-}
-model "tiny" {
-  path         = "model"
-  precision    = "fp32"
-  quantization = "none"
-  vocab        = [0, 512]
-}
-sla {
-  min_success_rate = 1
-}
-scenario "short" {
-  input_len   = 8
-  output_len  = 4
-  num_prompts = 3
-}
-scenario "long" {
-  input_len   = 32
-  output_len  = 4
-  num_prompts = 2
-}
-workload {
-  arrival     = "inf"
-  concurrency = [null, 2]
-  warmup      = 1
-  seed        = 1
-}
-framework "fast" {
-  use     = "tinyserve"
-  program = "server"
-  flags   = { kernel = "blocked", max_model_len = 64 }
-  search {
-    max_candidates = 3
-    space          = { max_num_seqs = [2, 4] }
-  }
-}
-framework "slow" {
-  use     = "tinyserve"
-  program = "server"
-  flags   = { kernel = "naive", max_model_len = 64 }
-  search {
-    max_candidates = 2
-    space          = { max_num_seqs = [2] }
-  }
-}
-`
-
-// load reads a campaign from a folder with a program and a model.
-func load(t *testing.T, src string) *lang.Campaign {
-	t.Helper()
-	dir := t.TempDir()
-	for name, content := range map[string]string{"campaign.hcl": src, "server": "#!/bin/true\n", "model/config.json": `{"vocab_size":512}`} {
-		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(content), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	c, diags := lang.Load(lang.Input{Dir: dir, Definitions: frameworks.FS})
-	if diags.HasErrors() {
-		t.Fatal(diags.Text(false))
-	}
-	return c
-}
-
 func facts(c *lang.Campaign) Facts {
-	var b key.Builder
-	b.Text("env.cpu", "", "test")
 	f := Facts{Software: map[string]Software{}, Weights: key.Sum([]byte("weights")), Helps: map[string]string{},
-		Env: compile.Env{Binding: b.Finish().Facts()}}
+		Env: compile.Env{Binding: sample.Binding()}}
 	for _, fw := range c.Frameworks {
 		f.Software[fw.Label] = Software{Digest: key.Sum([]byte("program"))}
-		f.Helps[fw.Label] = helpText
+		f.Helps[fw.Label] = sample.Help
 	}
 	return f
 }
@@ -119,7 +37,7 @@ func build(t *testing.T, d Declared, f Facts) *compile.Graph {
 // key, so that a change anywhere upstream shows.
 func keys(t *testing.T, src string, change func(*Facts)) map[string]key.Key {
 	t.Helper()
-	c := load(t, src)
+	c := sample.Load(t, src)
 	f := facts(c)
 	if change != nil {
 		change(&f)
@@ -166,7 +84,7 @@ func changed(before, after map[string]key.Key) []string {
 // TestDeclaredNodes counts what the campaign must expand to: 3 + 2 candidates,
 // each with a check and 2 scenarios × 2 concurrencies (R053, R054, R066–R068).
 func TestDeclaredNodes(t *testing.T) {
-	c := load(t, text)
+	c := sample.Load(t, sample.Text)
 	f := facts(c)
 	d := Declare(c, f)
 	count := map[string]int{}
@@ -200,6 +118,15 @@ func TestDeclaredNodes(t *testing.T) {
 	if checks != 5 {
 		t.Errorf("the cell waits for %d checks, want all 5", checks)
 	}
+	// A program without a help keeps only its own cells from running.
+	delete(f.Helps, "slow")
+	g = build(t, Declare(c, f), f)
+	id, _ = g.Lookup(`bench.fast["max_num_seqs=2"].short.c2`)
+	for _, o := range g.Actions[id].Order {
+		if strings.HasPrefix(o, "check.slow") {
+			t.Errorf("the cell waits for %s", o)
+		}
+	}
 	if a.Batch != `bench.fast["max_num_seqs=2"]` || !a.Resources.Quiet {
 		t.Errorf("batch %q, resources %+v: a candidate's cells share one quiet life", a.Batch, a.Resources)
 	}
@@ -208,12 +135,12 @@ func TestDeclaredNodes(t *testing.T) {
 // TestLabelsReachNoKey renames everything that is a name and turns the blocks
 // round; no key may change.
 func TestLabelsReachNoKey(t *testing.T) {
-	before := keys(t, text, nil)
-	renamed := strings.NewReplacer(`"fast"`, `"quick"`, `"slow"`, `"lazy"`, `scenario "short"`, `scenario "chat"`, `campaign "c"`, `campaign "other"`).Replace(text)
+	before := keys(t, sample.Text, nil)
+	renamed := strings.NewReplacer(`"fast"`, `"quick"`, `"slow"`, `"lazy"`, `scenario "short"`, `scenario "chat"`, `campaign "c"`, `campaign "other"`).Replace(sample.Text)
 	for name, src := range map[string]string{
 		"renamed":   renamed,
-		"commented": "# remark\n" + strings.ReplaceAll(text, "kernel", "/* why */ kernel"),
-		"reordered": reorder(text),
+		"commented": "# remark\n" + strings.ReplaceAll(sample.Text, "kernel", "/* why */ kernel"),
+		"reordered": reorder(sample.Text),
 	} {
 		after := keys(t, src, nil)
 		if got := changed(before, after); len(got) > 0 || len(after) != len(before) {
@@ -233,7 +160,7 @@ func reorder(src string) string {
 // TestEachChangeTouchesItsOwnNodes is the promise of plan: what an edit makes
 // new, and nothing else.
 func TestEachChangeTouchesItsOwnNodes(t *testing.T) {
-	before := keys(t, text, nil)
+	before := keys(t, sample.Text, nil)
 	for name, c := range map[string]struct {
 		old, new string
 		facts    func(*Facts)
@@ -257,7 +184,7 @@ func TestEachChangeTouchesItsOwnNodes(t *testing.T) {
 			return strings.Contains(a, ".slow") || strings.HasPrefix(a, "winners.")
 		}},
 	} {
-		src := text
+		src := sample.Text
 		if c.old != "" {
 			if strings.Count(src, c.old) != 1 {
 				t.Fatalf("%s: %q is not once in the campaign", name, c.old)
@@ -282,7 +209,7 @@ func pureAsk(a string) bool { return strings.HasPrefix(a, "help.") || strings.Ha
 
 // TestPathsReachNoKey loads the same campaign from two folders.
 func TestPathsReachNoKey(t *testing.T) {
-	if a, b := keys(t, text, nil), keys(t, text, nil); !slices.Equal(values(a), values(b)) {
+	if a, b := keys(t, sample.Text, nil), keys(t, sample.Text, nil); !slices.Equal(values(a), values(b)) {
 		t.Error("keys differ between two folders: a path is part of one")
 	}
 }
@@ -316,12 +243,12 @@ func TestFlagsAsWords(t *testing.T) {
 // TestUnknownFlags: in flags an error with the place to mend, in a search space
 // a skipped candidate with its reason (R058, R075, DESIGN 11.3).
 func TestUnknownFlags(t *testing.T) {
-	c := load(t, strings.Replace(text, `kernel = "blocked"`, `kernal = "blocked"`, 1))
+	c := sample.Load(t, strings.Replace(sample.Text, `kernel = "blocked"`, `kernal = "blocked"`, 1))
 	diags := CheckBase(c, facts(c))
 	if len(diags) != 1 || !diags.HasErrors() || !strings.Contains(diags[0].Detail, "--kernel") || diags[0].Range.Line == 0 {
 		t.Errorf("diagnostics %+v: want one error that names --kernel and a line", diags)
 	}
-	c = load(t, strings.Replace(text, "space          = { max_num_seqs = [2] }", "space          = { max_num_sex = [2] }", 1))
+	c = sample.Load(t, strings.Replace(sample.Text, "space          = { max_num_seqs = [2] }", "space          = { max_num_sex = [2] }", 1))
 	f := facts(c)
 	if diags := CheckBase(c, f); len(diags) != 0 {
 		t.Errorf("an unknown searched flag is an error: %+v", diags)
@@ -340,23 +267,6 @@ func TestUnknownFlags(t *testing.T) {
 		t.Errorf("%d cells skipped, %d warnings; want the candidate's 4 cells and 1", skipped, len(d.Warnings))
 	}
 	build(t, d, f) // nothing may depend on what is never run
-}
-
-// TestHelpIsAskedBeforeItIsKnown: without a snapshot nothing is skipped, and
-// the help nodes are what apply has to run first.
-func TestHelpIsAskedBeforeItIsKnown(t *testing.T) {
-	c := load(t, strings.Replace(text, "space          = { max_num_seqs = [2] }", "space          = { max_num_sex = [2] }", 1))
-	f := facts(c)
-	f.Helps = map[string]string{}
-	d := Declare(c, f)
-	for _, cell := range d.Cells {
-		if cell.Skip != "" {
-			t.Errorf("%s is skipped although nothing is known", cell.Addr)
-		}
-	}
-	if _, unasked := knownHelps(c, f, emptyReader{}); !slices.Equal(unasked, []string{"help.fast.server", "help.slow.server"}) {
-		t.Errorf("unasked %v", unasked)
-	}
 }
 
 func TestEverySpecIsKeyed(t *testing.T) {

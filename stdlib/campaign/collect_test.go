@@ -6,14 +6,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/sotabuild/sotabuild/engine/cache"
 	"github.com/sotabuild/sotabuild/engine/compile"
 	"github.com/sotabuild/sotabuild/engine/key"
 	"github.com/sotabuild/sotabuild/executors"
 	"github.com/sotabuild/sotabuild/executors/runner"
-	"github.com/sotabuild/sotabuild/lang"
+	"github.com/sotabuild/sotabuild/stdlib/campaign/internal/sample"
 	"github.com/sotabuild/sotabuild/stdlib/result"
 	"github.com/sotabuild/sotabuild/stdlib/search"
 )
@@ -37,7 +36,7 @@ func store(t *testing.T) *cache.Local {
 // over.
 func cellJob(t *testing.T, s *cache.Local) compile.Job {
 	t.Helper()
-	c := load(t, text)
+	c := sample.Load(t, sample.Text)
 	fw := Compared(c)[0]
 	spec := newBenchSpec(c, facts(c), fw, search.Expand(fw.Flags, fw.Search)[0], c.Load.Scenarios[0], nil)
 	put := func(content string) key.Digest {
@@ -172,6 +171,24 @@ func TestHelpThatIsNone(t *testing.T) {
 	}
 }
 
+// TestAProgramThatCannotBeAsked: a program that the kernel refuses, or that dies
+// of a signal, is not called a broken client.
+func TestAProgramThatCannotBeAsked(t *testing.T) {
+	for class, rec := range map[result.Class]runner.StepRecord{
+		executors.ClassStartFailed: {ID: "s", Task: "task-1"},
+		result.NoHelp:              {ID: "s", Task: "task-1", Signal: "SIGKILL"},
+	} {
+		dir := t.TempDir()
+		if err := runner.WriteStep(dir, rec); err != nil {
+			t.Fatal(err)
+		}
+		r := collectHelp(compile.Job{Spec: AskSpec{Command: []string{"{program}", "--help"}}}, compile.StepResult{Dir: dir, Class: string(executors.ClassClientFailed), Reason: "why"})
+		if r.Outcome.State != cache.Failed || r.Outcome.Class != string(class) || r.Outcome.Reason != "why" {
+			t.Errorf("%+v, want class %s", r.Outcome, class)
+		}
+	}
+}
+
 // TestVersionOnEitherStream: llama-server prints its version on stderr.
 func TestVersionOnEitherStream(t *testing.T) {
 	for _, stream := range []string{"stdout.txt", "stderr.txt"} {
@@ -232,76 +249,5 @@ func TestTheTaskOfALife(t *testing.T) {
 	}
 	if len(task.Process.Env) != 1 || task.Process.Env[0] != "HF_TOKEN=hf_TESTvalue" {
 		t.Errorf("environment of the task %v: the runner gets the secret by inheritance alone", task.Process.Env)
-	}
-}
-
-// TestRunnableNamesEveryPartThatIsMissing: all at once, each with what to write
-// instead.
-func TestRunnableNamesEveryPartThatIsMissing(t *testing.T) {
-	c := load(t, text)
-	if err := Runnable(c); err != nil {
-		t.Fatalf("the test campaign: %v", err)
-	}
-	c.Run.Executor = lang.Executor{Type: "kubernetes"}
-	c.Frameworks[0].Program, c.Frameworks[0].Image = "", "vllm:1"
-	c.Frameworks[1].URL = []string{"http://localhost:8000"}
-	c.Load.Workload.Arrival, c.Load.Workload.Dataset, c.Load.Workload.Endpoint = "gamma", "sharegpt", "chat"
-	c.Judge.Accuracy = &lang.Accuracy{}
-	c.Run.Loop = &lang.Loop{Type: "rlcr"}
-	c.Run.Cache.Remote = "oci://x/y"
-	err := Runnable(c)
-	if err == nil {
-		t.Fatal("nothing is missing")
-	}
-	for _, want := range []string{"kubernetes", "has an image", "running url", "gamma", "sharegpt", "chat", "accuracy", "rlcr", "remote store"} {
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("no word of %s in\n%v", want, err)
-		}
-	}
-}
-
-// TestViewSaysWhatIsNotMeasured: an empty store gives a view without rows that
-// says so, and a skipped candidate has its row all the same.
-func TestViewSaysWhatIsNotMeasured(t *testing.T) {
-	c := load(t, strings.Replace(text, "space          = { max_num_seqs = [2] }", "space          = { max_num_sex = [2] }", 1))
-	f := facts(c)
-	d := Declare(c, f)
-	p := &Prepared{Campaign: c, Facts: f, Declared: d, Graph: build(t, d, f)}
-	v, err := NewView(p, emptyReader{}, "test", time.Unix(0, 0))
-	if err != nil {
-		t.Fatal(err)
-	}
-	rows := 0
-	for _, s := range v.Scenarios {
-		for _, cell := range s.Cells {
-			rows++
-			if cell.Row.Status != result.Skipped || len(cell.Row.Metrics) != 0 {
-				t.Errorf("a row that was never measured: %+v", cell.Row)
-			}
-		}
-	}
-	if rows != 4 || len(v.Notes) != 1 || !strings.Contains(v.Notes[0], "16 cells") {
-		t.Errorf("%d rows, notes %v; want the 4 skipped and a note of the other 16", rows, v.Notes)
-	}
-}
-
-func TestGPUAnswers(t *testing.T) {
-	rows, err := parseGPUs([]byte("0, GPU-aa, NVIDIA H200, 143771, Disabled, 700.00, 580.159.04\n1, GPU-bb, NVIDIA H200, 143771, [N/A], [Not Supported], 580.159.04\n"), 7)
-	if err != nil || len(rows) != 2 || rows[1][1] != "GPU-bb" {
-		t.Fatalf("%v %v", rows, err)
-	}
-	for in, want := range map[[2]string]string{
-		{"env.mig", "[N/A]"}:               unknown,
-		{"env.power_cap_w", ""}:            unknown,
-		{"env.driver_major", "580.159.04"}: "580",
-		{"env.driver", "580.159.04"}:       "580.159.04",
-		{"env.gpu", "NVIDIA H200"}:         "NVIDIA H200",
-	} {
-		if got := tidyGPU(in[0], in[1]); got != want {
-			t.Errorf("%v: %q, want %q", in, got, want)
-		}
-	}
-	if _, err := parseGPUs([]byte("No devices were found\n"), 7); err == nil {
-		t.Error("text that is no table is no error")
 	}
 }
