@@ -33,7 +33,7 @@ func picture(title, text string) (string, error) {
 		fmt.Fprintf(&body, "<text x=\"%d\" y=\"%d\">%s</text>\n", margin, margin+lineHeight*i+14, text)
 	}
 	w, h := int(charWidth*float64(columns))+2*margin, lineHeight*len(lines)+2*margin
-	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img">
+	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img" xml:space="preserve">
 <title>%s</title>
 <style>text { font: 13px ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace; fill: #d7dae0; white-space: pre }
 .b { font-weight: bold } .d { fill: #9aa0aa } .r { fill: #ef6b73 } .g { fill: #8fc97a } .y { fill: #e5c07b }</style>
