@@ -55,7 +55,7 @@ var workloadBlocks = []Block{
 
 // lengthType is a number of tokens. A list gets its own answer: a list of
 // lengths is how other tools write the pairs, and some take their product.
-var lengthType = Type{"whole number ≥ 1", func(g *given) any {
+var lengthType = Type{Name: "whole number ≥ 1", decode: func(g *given) any {
 	if t := g.value.Type(); t.IsTupleType() || t.IsListType() {
 		g.p.add(cWrongType, g.at, "%q is one length: a scenario is one pair of lengths, and lists of them are never multiplied with each other. Write one scenario block for each pair.", g.row.Name)
 		return nil

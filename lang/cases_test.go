@@ -185,7 +185,11 @@ func dumpValue(b *strings.Builder, path string, v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Struct:
 		for i := range v.NumField() {
-			dumpValue(b, strings.TrimPrefix(path+"."+v.Type().Field(i).Name, "."), v.Field(i))
+			inner := path + "." + v.Type().Field(i).Name
+			if v.Type().Field(i).Anonymous {
+				inner = path
+			}
+			dumpValue(b, strings.TrimPrefix(inner, "."), v.Field(i))
 		}
 	case reflect.Pointer:
 		if !v.IsNil() {

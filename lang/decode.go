@@ -7,6 +7,7 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/hashicorp/hcl/v2/hclwrite"
 	"github.com/zclconf/go-cty/cty"
 )
 
@@ -40,10 +41,6 @@ func (d *decoder) blocks(path, place string, list hclsyntax.Blocks, parent any) 
 		row := rowNamed(rows, b.Type)
 		if row == nil {
 			d.unknownBlock(path, place, b, rows)
-			continue
-		}
-		if row.NotYet != "" {
-			d.p.add(cNotYet, rangeOf(b.TypeRange), "The block %q is a word of the language, but not usable yet: %s.", b.Type, row.NotYet)
 			continue
 		}
 		label, ok := d.label(row, b)
@@ -284,5 +281,6 @@ func (d *decoder) written(a *hclsyntax.Attribute) string {
 	if r.Start.Byte > len(src) || r.End.Byte > len(src) || r.Start.Byte > r.End.Byte {
 		return ""
 	}
-	return strings.Join(strings.Fields(string(src[r.Start.Byte:r.End.Byte])), " ")
+	text := string(hclwrite.Format(src[r.Start.Byte:r.End.Byte])) // so that the layout of the file is no part of it
+	return strings.Join(strings.Fields(text), " ")
 }

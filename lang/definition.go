@@ -13,7 +13,8 @@ type Definition struct {
 	Server   Server
 	Flags    FlagRules
 	Failures []FailureRule
-	Native   []string          // command of its own benchmark client, for the record
+	Native   []string // command of its own benchmark client, for the record
+	Profiler *Profiler
 	Metrics  map[string]string // neutral name → server metric
 	Sources  []string          // patchable paths
 	Range    Range
@@ -71,6 +72,18 @@ type FlagRules struct {
 	NotSearched map[string]string // flag → reason it may not stand in a search space
 	Aliases     map[string]string // our spelling → the system's
 }
+
+// Profiler says how the system's profiler is armed and driven. Texts may hold
+// {dir}, {stage} and {steps}.
+type Profiler struct {
+	Flags       []Flag
+	Env         map[string]string
+	Start, Stop *Call // nil with Offline
+	Offline     bool
+}
+
+// Call is one POST to the server; an empty Body sends none.
+type Call struct{ Path, Body string }
 
 // FailureRule turns text of the server's log into a failure class.
 type FailureRule struct {

@@ -47,7 +47,7 @@ func load(in Input) (*Campaign, Diagnostics) {
 	if !filepath.IsAbs(in.Dir) {
 		panic("lang: Input.Dir is not absolute")
 	}
-	return compile(in, readDir(in.Dir, p), p)
+	return compile(in, readDir(in.Dir, in.Overlay, p), p)
 }
 
 // compile is load without reading the folder.
@@ -58,7 +58,7 @@ func compile(in Input, sources []source, p *problems) (*Campaign, Diagnostics) {
 		switch {
 		case isVariables(s.name):
 			vars = append(vars, s)
-		case strings.HasSuffix(s.name, definitionSuffix):
+		case strings.HasSuffix(strings.TrimSuffix(s.name, jsonSuffix), definitionSuffix):
 			own = append(own, s)
 		default:
 			blocks = append(blocks, topBlocks(s, p)...)
@@ -86,7 +86,7 @@ func compile(in Input, sources []source, p *problems) (*Campaign, Diagnostics) {
 
 // topBlocks parses a file of blocks.
 func topBlocks(s source, p *problems) hclsyntax.Blocks {
-	body := parse(s, p)
+	body := parse(s, "", p)
 	if body == nil {
 		return nil
 	}
