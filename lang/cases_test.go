@@ -180,6 +180,9 @@ func dumpValue(b *strings.Builder, path string, v reflect.Value) {
 		return
 	case *Definition:
 		fmt.Fprintf(b, "%s = %s from %s\n", path, x.Name, x.Source)
+		if !strings.HasPrefix(x.Source, builtinPrefix) { // the built-in ones have tests of their own
+			dumpValue(b, path, reflect.ValueOf(*x))
+		}
 		return
 	}
 	switch v.Kind() {

@@ -27,6 +27,9 @@ type decoder struct {
 	// ".*" after a block's path says that something unknown stands there. No
 	// rule calls missing what is only misspelt.
 	unsure map[string]bool
+	// partial says that a file could not be understood, so that a block that is
+	// missing may stand there.
+	partial bool
 }
 
 // maxInstances bounds what for_each makes of one block.
@@ -61,6 +64,7 @@ func (d *decoder) blocks(path, place string, list hclsyntax.Blocks, parent any) 
 	for _, row := range rows {
 		switch {
 		case hasBlock(list, row.name()):
+		case row.Required && d.partial && path == "":
 		case row.Required:
 			d.missingBlock(path, row)
 		case row.Always:

@@ -71,7 +71,8 @@ func compile(in Input, sources []source, p *problems) (*Campaign, Diagnostics) {
 	for _, s := range sources {
 		text[s.name] = s.bytes
 	}
-	(&decoder{dir: in.Dir, scope: scopeOf(blocks, vars, in, p), p: p, sources: text, at: d.at, unsure: d.unsure}).blocks("", "", rest(blocks), d)
+	partial := slices.ContainsFunc(p.list, func(x Diagnostic) bool { return x.Code == cSyntax.id || x.Code == cTooLarge.id })
+	(&decoder{dir: in.Dir, scope: scopeOf(blocks, vars, in, p), p: p, sources: text, at: d.at, unsure: d.unsure, partial: partial}).blocks("", "", rest(blocks), d)
 	config := d.infer(p)
 	d.check(lib, p)
 	for _, s := range append(slices.Clone(sources), config...) {

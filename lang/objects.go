@@ -36,6 +36,10 @@ var (
 		return out
 	}}
 	vocabType = Type{Name: "[lo, hi], half-open range of token ids", decode: func(g *given) any {
+		if g.is(cty.Number) {
+			g.p.add(cWrongType, g.at, "%q is a half-open range of token ids, and this is a number. Write [0, %s].", g.row.Name, g.source())
+			return nil
+		}
 		list, ok := g.list()
 		if !ok {
 			return nil

@@ -124,7 +124,7 @@ func checkOrder(f *Framework, p *problems) {
 	visit = func(role string, path []string) bool {
 		if i := slices.Index(path, role); i >= 0 {
 			if len(path)-i > 1 { // waiting for itself is told already
-				p.add(cCycle, at[role], "%s: each starts after the next, so that none of them starts. Remove one of the words from after.", strings.Join(append(path[i:], role), " → "))
+				p.add(cProcess, at[role], "%s: each starts after the next, so that none of them starts. Remove one of the words from after.", strings.Join(append(path[i:], role), " → "))
 			}
 			return false
 		}

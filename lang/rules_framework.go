@@ -73,7 +73,8 @@ func (d *draft) checkSource(f *Framework, p *problems) {
 		}
 		return
 	}
-	if f.Definition != nil && len(f.Definition.Server.Command) == 0 && len(ways) > 0 && !d.told("framework."+f.Label, "url") {
+	started := len(f.Processes) > 0 && !slices.ContainsFunc(f.Processes, func(x Process) bool { return len(x.Command) == 0 })
+	if f.Definition != nil && len(f.Definition.Server.Command) == 0 && !started && len(ways) > 0 && !d.told("framework."+f.Label, "url") {
 		p.add(cDefinition, f.Range, "The definition %q has no server command, so that it can only be a url. Write url = [\"http://HOST:PORT\"], or a server command in the definition.", f.Use)
 	}
 }

@@ -146,18 +146,18 @@ func (d *draft) checkAbsent(word string, list []Absent, known []string, lib *lib
 		case a.Name == s.Target:
 			other = "the target"
 		case slices.Contains(s.Compare, a.Name):
-			other = "compare"
+			other = "in compare"
 		case slices.Contains(s.Excluded, a.Name):
-			other = "excluded"
+			other = "in excluded"
 		case word == "unavailable" && slices.ContainsFunc(s.Unsupported, func(b Absent) bool { return b.Name == a.Name }):
-			other = "unsupported"
+			other = "in unsupported"
 		case !slices.Contains(known, a.Name):
 			p.add(cUnknownFw, at, "There is no framework %q to call %s. %s", a.Name, word, d.frameworkHint(a.Name, lib.names()))
 			continue
 		default:
 			continue
 		}
-		p.add(cSides, at, "%q is in %s and also %s. A framework takes part, or is excluded by choice, or is unsupported by itself, or is unavailable in this environment. Keep one of the words.", a.Name, other, word)
+		p.add(cSides, at, "%q is %s and also %s. A framework takes part, or is excluded by choice, or is unsupported by itself, or is unavailable in this environment. Keep one of the words.", a.Name, other, word)
 	}
 }
 
