@@ -9,7 +9,7 @@ var frameworkBlocks = []Block{
 		Doc:   "One serving system. The label names a definition unless use does.",
 		Rules: "R033 R053 R055 R060 R061 R062 R063",
 		Attrs: []Attr{
-			{Name: forEach, Doc: "Repeats the block for each element, named LABEL_KEY; each.key and each.value stand inside."},
+			{Name: forEach, Type: eachType, Doc: "Repeats the block for each element, named LABEL_KEY; each.key and each.value stand inside."},
 			{"use", nameType, "", false, "", "Name of the definition; the label if left out.", "R033", into(func(f *Framework, v string) { f.Use = v })},
 			{"image", textType, "", false, "", "Container image that holds the program.", "", into(func(f *Framework, v string) { f.Image = v })},
 			{"program", pathType, "", false, "", "The server program on the host, without an image.", "", into(func(f *Framework, v string) { f.Program = v })},

@@ -84,8 +84,8 @@ var runBlocks = []Block{
 	{
 		Path: "variable", Label: "the variable's name", Many: true, Doc: "A value that a *.auto.hclvars file, the environment (SOTABUILD_VAR_name) or --var sets, later wins; var.name is its value.",
 		Attrs: []Attr{
-			{Name: "type", Type: Type{Name: "string, number, bool, list(…) or map(…)"}, Doc: "What it takes; that of the default if left out, and text without one."},
-			{Name: "default", Type: Type{Name: "any value"}, Doc: "The value if none is set; without it one must be set."},
+			{Name: "type", Type: kindType, Doc: "What it takes; that of the default if left out, and text without one."},
+			{Name: "default", Type: anyType, Doc: "The value if none is set; without it one must be set."},
 			{Name: "doc", Type: textType, Doc: "What it is for."},
 		},
 		Words: map[string]string{"description": "Write doc."},

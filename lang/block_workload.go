@@ -16,7 +16,7 @@ var workloadBlocks = []Block{
 		Doc:   "One request shape: a pair of lengths. Without any scenario block, chat (1000 in, 1000 out) and summarization (8000 in, 1000 out) with 80 prompts each are measured.",
 		Rules: "R064 R065 R066 R067 R068 R069",
 		Attrs: []Attr{
-			{Name: forEach, Doc: "Repeats the block for each element, named LABEL_KEY; each.key and each.value stand inside."},
+			{Name: forEach, Type: eachType, Doc: "Repeats the block for each element, named LABEL_KEY; each.key and each.value stand inside."},
 			{"input_len", lengthType, "tokens", true, "", "Length of every prompt.", "R066 R067 R068", into(func(s *Scenario, v int) { s.InputLen = v })},
 			{"output_len", lengthType, "tokens", true, "", "Length of every answer.", "R066 R067 R068", into(func(s *Scenario, v int) { s.OutputLen = v })},
 			{"num_prompts", countType(1), "requests", false, `80`, "Requests that are measured, without warm-up.", "R065", into(func(s *Scenario, v int) { s.NumPrompts = v })},

@@ -1,6 +1,7 @@
 package lang
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -68,6 +69,9 @@ func checkRow(t *testing.T, b *Block, a *Attr) {
 	path := b.Path + "." + a.Name
 	if !strings.HasSuffix(a.Doc, ".") {
 		t.Errorf("%s: doc is no sentence: %q", path, a.Doc)
+	}
+	if !json.Valid(a.Type.JSON()) { // panics for a type without one
+		t.Errorf("%s: no JSON Schema: %s", path, a.Type.JSON())
 	}
 	if a.set == nil || a.Type.decode == nil {
 		if b.Path != "variable" && a.Name != forEach && a.Type.Name != predicateType.Name {
