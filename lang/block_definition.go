@@ -74,6 +74,7 @@ var definitionBlocks = []Block{
 		Attrs: []Attr{
 			{"context", flagNameType, "", false, "", "Flag that bounds the sequence length.", "", into(func(f *FlagRules, v string) { f.Context = v })},
 			{"context_per", flagNameType, "", false, "", "Flag that the context is divided by: slots that share it.", "", into(func(f *FlagRules, v string) { f.ContextPer = v })},
+			{"context_from_model", boolType, "", false, `false`, "Without that flag the program takes the context of the model's own config, so that a candidate may leave it out.", "", into(func(f *FlagRules, v bool) { f.ContextFromModel = v })},
 			{"parallel", flagNamesType, "", false, "", "Flags whose product is the number of GPUs.", "R055", into(func(f *FlagRules, v []string) { f.Parallel = v })},
 			{"memory", flagNameType, "", false, "", "Flag of the share of GPU memory.", "", into(func(f *FlagRules, v string) { f.Memory = v })},
 			{"fixed", flagsType, "", false, "", "Flags that every candidate gets and no campaign changes.", "R062", into(func(f *FlagRules, v []Flag) { f.Fixed = v })},

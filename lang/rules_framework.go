@@ -189,7 +189,7 @@ func (d *draft) checkContext(f *Framework, p *problems) {
 		}
 	}
 	values, missing := valuesOf(f, flag)
-	if missing {
+	if missing && !f.Definition.Flags.ContextFromModel {
 		p.add(cContext, f.Range, "Each candidate of %q needs the flag %s: without it the server chooses by itself, and the scenario %q needs %d + %d = %d tokens. Write into flags: %s = %d",
 			f.Label, flag, s.Name, s.InputLen, s.OutputLen, need, flag, need*shares)
 	}

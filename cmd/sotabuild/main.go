@@ -22,7 +22,6 @@ var commands = []func(*app) *cobra.Command{
 	validateCommand,
 	fmtCommand,
 	schemaCommand,
-	lspCommand,
 	importCommand,
 	planCommand,
 	applyCommand,

@@ -25,6 +25,8 @@ definition "sglang" {
 
   flags {
     context = "context_length"
+    # Its help: defaults to the value of the model's config.json.
+    context_from_model = true
     # Data parallelism is left out: with attention data parallelism its ranks
     # are among those of tp_size.
     parallel = ["tp_size", "pp_size"]
