@@ -25,15 +25,15 @@ func picture(title, text string) (string, error) {
 	columns := 0
 	var body strings.Builder
 	for i, line := range lines {
-		spans, n, err := spans(line)
+		text, n, err := tspans(line)
 		if err != nil {
 			return "", err
 		}
 		columns = max(columns, n)
-		fmt.Fprintf(&body, "<text x=\"%d\" y=\"%d\">%s</text>\n", margin, margin+lineHeight*i+14, spans)
+		fmt.Fprintf(&body, "<text x=\"%d\" y=\"%d\">%s</text>\n", margin, margin+lineHeight*i+14, text)
 	}
 	w, h := int(charWidth*float64(columns))+2*margin, lineHeight*len(lines)+2*margin
-	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img">
+	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img" xml:space="preserve">
 <title>%s</title>
 <style>text { font: 13px ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace; fill: #d7dae0; white-space: pre }
 .b { font-weight: bold } .d { fill: #9aa0aa } .r { fill: #ef6b73 } .g { fill: #8fc97a } .y { fill: #e5c07b }</style>
@@ -42,8 +42,8 @@ func picture(title, text string) (string, error) {
 `, w, h, w, h, escape(title), body.String()), nil
 }
 
-// spans turns one line into tspans and counts its characters.
-func spans(line string) (out string, columns int, err error) {
+// tspans turns one line into tspans and counts its characters.
+func tspans(line string) (out string, columns int, err error) {
 	class := ""
 	for line != "" {
 		text, rest, coloured := strings.Cut(line, "\x1b[")

@@ -21,6 +21,8 @@ var commands = []func(*app) *cobra.Command{
 	initCommand,
 	validateCommand,
 	fmtCommand,
+	schemaCommand,
+	importCommand,
 	planCommand,
 	applyCommand,
 	showCommand,
