@@ -22,6 +22,7 @@ var commands = []func(*app) *cobra.Command{
 	validateCommand,
 	fmtCommand,
 	schemaCommand,
+	lspCommand,
 	importCommand,
 	planCommand,
 	applyCommand,
