@@ -26,6 +26,16 @@ lint:
 	$(GO) vet ./...
 	$(GO) tool -modfile=tools.mod staticcheck ./...
 
+# Each target alone; a longer time finds more: make fuzz FUZZTIME=20m
+FUZZTIME ?= 20s
+FUZZ = lang:FuzzLoad lang:FuzzFormat lang:FuzzPredicate stdlib/cookbook:FuzzConvert stdlib/help:FuzzParse
+
+fuzz: ## every fuzz target, from the committed corpora
+	@set -e; for t in $(FUZZ); do \
+		echo "$$t for $(FUZZTIME)"; \
+		$(GO) test ./$${t%%:*} -run '^$$' -fuzz "^$${t##*:}\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 5x; \
+	done
+
 golden: build ## rewrite expected outputs, then look at the difference
 	SOTABUILD_UPDATE=1 $(GO) test ./...
 	git diff --stat

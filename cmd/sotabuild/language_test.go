@@ -13,6 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/sotabuild/sotabuild/engine/cache"
+	"github.com/sotabuild/sotabuild/engine/key"
 	"github.com/sotabuild/sotabuild/lang"
 	"github.com/sotabuild/sotabuild/stdlib/help"
 )
@@ -297,5 +299,57 @@ func TestFlagsOfAHelpText(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[string][]string{"max_num_seqs": nil, "dtype": {"auto", "fp8"}}, names); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// TestFlagsOfTheStore finds the newest help text that a store has.
+func TestFlagsOfTheStore(t *testing.T) {
+	dir := t.TempDir()
+	a := &app{}
+	if got := a.snapshotFlags(dir, "vllm"); got != nil {
+		t.Errorf("without a store: %v", got)
+	}
+	store, err := cache.OpenLocal(filepath.Join(dir, ".sotabuild"), cache.Options{Command: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(i int, text string, state cache.State) {
+		digest, size, err := store.Object(strings.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b key.Builder
+		b.Text("kind", "help", fmt.Sprint(i))
+		manifest := b.Finish()
+		if _, err := store.Put(context.Background(), cache.Record{
+			Key: manifest.Key(), Node: "help.vllm.server", Kind: "help", Manifest: manifest.Text(),
+			Outcome: cache.Outcome{State: state}, Outputs: []cache.Output{{Name: "text", Digest: digest, Size: size}},
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(1, "usage: x\n\noptions:\n  --old-flag N  Old.\n", cache.OK)
+	put(2, "usage: x\n\noptions:\n  --new-flag N  New.\n", cache.OK)
+	put(3, "usage: x\n\noptions:\n  --broken N  Never.\n", cache.Failed)
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := a.snapshotFlags(dir, "vllm"); len(got) != 1 || got[0].Name != "new_flag" {
+		t.Errorf("%+v", got)
+	}
+	if got := a.snapshotFlags(dir, "sglang"); got != nil {
+		t.Errorf("another framework: %+v", got)
+	}
+}
+
+// TestBuiltinFile writes a definition to go to, once.
+func TestBuiltinFile(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	path := builtinFile("sglang")
+	if !strings.HasPrefix(text(t, path), "# SGLang.") || builtinFile("sglang") != path {
+		t.Errorf("%s", path)
+	}
+	if got := builtinFile("../sglang"); got != "" {
+		t.Errorf("a name that is none leads to %s", got)
 	}
 }
