@@ -94,17 +94,22 @@ func decimalOf(text string) (byte, bool) {
 		return 0, true
 	}
 	mark := s[last]
+	decimal := byte(0)
 	switch {
 	case strings.IndexByte(s, other(mark)) >= 0:
-		return mark, true
+		decimal = mark
 	case strings.Count(s, string(mark)) > 1:
-		return other(mark), true
+		decimal = other(mark)
 	case len(s)-last-1 != 3:
-		return mark, true
+		decimal = mark
 	case last > 3 || s[0] == '0': // no group is that long, none starts with 0
-		return mark, true
+		decimal = mark
+	default:
+		return 0, true
 	}
-	return 0, true
+	// A version like "580.159.04" has marks and is no number in any locale.
+	_, ok := locale{decimal: decimal}.number(text)
+	return decimal, ok
 }
 
 // number reads text, or is not ok: words, "n/a", "nan", wrong grouping.

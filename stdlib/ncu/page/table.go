@@ -13,6 +13,9 @@ import (
 var identity = []string{"ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Kernel Time", "Context",
 	"Stream", "Block Size", "Grid Size", "Device", "CC"}
 
+// maxValues bounds memory: some 1,500 launches with the full set.
+const maxValues = 4 << 20
+
 // columns find fields by header name, because versions of ncu insert and drop
 // columns. A field that a row lacks is empty.
 type columns map[string]int
@@ -53,6 +56,9 @@ func (t *table) report() (Report, error) {
 	default:
 		return Report{}, errors.New("reading ncu page: the header has neither \"Metric Name\" (details page) nor a metric column (raw page)")
 	}
+	if b.values > maxValues {
+		return Report{}, fmt.Errorf("reading ncu page: more than %d values; export fewer launches or metrics", maxValues)
+	}
 	if err := b.convert(); err != nil {
 		return Report{}, err
 	}
@@ -75,6 +81,7 @@ type builder struct {
 	*table
 	columns
 	kind      Kind
+	values    int
 	launches  []Launch
 	at        map[launchID]int // index of the launch
 	estimates []estimate
@@ -190,7 +197,9 @@ func (b *builder) put(l *Launch, name, text, unit string) {
 		}
 		return
 	}
-	l.Metrics[name] = Metric{Text: text, TextUnit: unit}
+	if b.values++; b.values <= maxValues {
+		l.Metrics[name] = Metric{Text: text, TextUnit: unit}
+	}
 }
 
 func (b *builder) convert() error {

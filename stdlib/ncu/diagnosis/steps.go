@@ -1,0 +1,373 @@
+package diagnosis
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+)
+
+// Thresholds are those of the rules that ncu ships, where it ships one.
+const (
+	shortKernel  = 5000.0 // ns; below it a launch costs as much as the kernel
+	lowSOL       = 60.0   // % of peak: below it on both sides nothing is busy (SOLBottleneck)
+	highSOL      = 80.0   // % of peak: at the roof (SOLBottleneck)
+	clearLead    = 10.0   // points between compute and memory (SOLBottleneck)
+	badExcess    = 50.0   // % of global sectors moved in vain
+	badSector    = 16.0   // bytes used of a 32-byte sector
+	badConflicts = 10.0   // % of shared-memory wavefronts
+	tailShare    = 20.0   // % of run time in a partial wave (LaunchConfiguration)
+	rereads      = 1.2    // DRAM bytes over what the algorithm must move
+	busyPipe     = 80.0   // % (HighPipeUtilization)
+	busyTensor   = 60.0
+	idleTensor   = 20.0
+	mainStall    = 30.0 // % of warp cycles per issue (CPIStall)
+)
+
+func launchBound(v *view) []candidate {
+	ns, ok := v.number(duration)
+	gap := float64(v.Gap.Nanoseconds())
+	if !ok || ns >= shortKernel || gap < ns/3 {
+		return nil
+	}
+	gain := 100 * gap / (gap + ns)
+	return []candidate{{LaunchBound,
+		[]Fact{{duration, ns, "ns", "< 5000", "shorter than a launch"}, {"gap before the kernel", gap, "ns", "same order", "idle time in the trace"}},
+		Edit{ID: "fuse-launch", GainPct: gain,
+			Change:  "fuse it with " + v.neighbour(),
+			Why:     fmt.Sprintf("it runs %.0f ns and the GPU idles %.0f ns before it", ns, gap),
+			Refuted: "the idle time before it in the trace does not fall by half"}}}
+}
+
+func underFilled(v *view) []candidate {
+	sm, mem, _ := v.sol()
+	w, ok := v.waves("< 1")
+	if !ok || w.Value >= 1 || max(sm, mem) >= lowSOL {
+		return nil
+	}
+	return []candidate{{UnderFilled,
+		[]Fact{w, solFact(sm, mem)},
+		Edit{ID: "more-blocks", GainPct: v.headroom(), Change: "split its longest loop or reduction over more blocks, until the grid is at least one wave",
+			Why:     fmt.Sprintf("%s = %.2g, below one wave, and no unit is busier than %.1f %%", w.Metric, w.Value, max(sm, mem)),
+			Refuted: waves + " stays below 1 or achieved occupancy does not rise"}}}
+}
+
+func solFact(sm, mem float64) Fact {
+	if sm >= mem {
+		return Fact{smPct, sm, "%", "< 60 = nothing is busy", "compute throughput, the larger of the two"}
+	}
+	return Fact{memPct, mem, "%", "< 60 = nothing is busy", "memory throughput, the larger of the two"}
+}
+
+func tail(v *view) []candidate {
+	f, ok := v.waves("partial wave ≥ 20 % of the time")
+	w := f.Value
+	if !ok || w < 1 {
+		return nil
+	}
+	// A partial wave takes as long as a full one.
+	share := 0.0
+	if part := w - math.Floor(w); part > 0.005 {
+		share = 100 / (1 + math.Floor(w))
+	}
+	if g, ok := v.rule("LaunchConfiguration", partialWave); ok {
+		share = max(share, g[0])
+	}
+	if share < tailShare {
+		return nil
+	}
+	return []candidate{{Tail, []Fact{f},
+		Edit{ID: "whole-waves", GainPct: min(share, v.headroom()),
+			Change:  "make the kernel persistent: one block per slot of the GPU, looping over tiles",
+			Why:     fmt.Sprintf("%s = %.2f: the partial last wave takes up to %.0f %% of the time", waves, w, share),
+			Refuted: "waves per multiprocessor are not whole after the edit"}}}
+}
+
+func accessPattern(v *view) []candidate {
+	sm, mem, _ := v.sol()
+	excess, known := v.excess()
+	bytes, hasBytes := v.sectorBytes()
+	bad := known && excess.Value >= badExcess
+	if !known {
+		bad = hasBytes && bytes.Value < badSector
+	}
+	if !bad || mem < sm {
+		return nil
+	}
+	facts := []Fact{{memPct, mem, "%", "> compute", "memory is the busier side"}}
+	why, gain := "", 0.0
+	if hasBytes {
+		gain = 100 * (1 - bytes.Value/32)
+		why = fmt.Sprintf("%s = %.1f of 32", bytes.Metric, bytes.Value)
+		facts = append([]Fact{bytes}, facts...)
+	}
+	if known {
+		gain = excess.Value
+		if why != "" {
+			why += " and "
+		}
+		why += fmt.Sprintf("%.0f %% of the global sectors are moved in vain", excess.Value)
+		facts = append([]Fact{excess}, facts...)
+	}
+	if e, ok := v.estimate("UncoalescedGlobalAccess", "MemoryCacheAccessPattern"); ok {
+		gain = e
+	}
+	level, levelPct := v.level()
+	facts = append(facts, levelFact(level, levelPct))
+	return []candidate{{AccessPattern, facts,
+		Edit{ID: "coalesce", GainPct: gain,
+			Change:  "map threads along the contiguous dimension, so that neighbouring threads access neighbouring addresses, 16 bytes each",
+			Why:     why,
+			Expect:  fmt.Sprintf("about %.0f %% of this kernel's time, by the excess traffic", gain),
+			Refuted: "bytes used per sector do not rise above 24 of 32"}}}
+}
+
+// level is the busiest level of the memory system. DRAM counts as busiest
+// within ten points of the whole, because caches are busy with its traffic.
+func (v *view) level() (Class, float64) {
+	_, mem, _ := v.sol()
+	dram, hasDRAM := v.number(dramPct, dramPctOld)
+	l2, _ := v.number(l2Pct)
+	l1, _ := v.number(l1Pct)
+	switch {
+	case hasDRAM && mem-dram <= clearLead:
+		return DRAM, dram
+	case l2 >= l1 && l2 > 0:
+		return L2, l2
+	case l1 > 0:
+		return L1, l1
+	}
+	return Unknown, 0
+}
+
+func levelFact(level Class, pct float64) Fact {
+	metric := map[Class]string{DRAM: dramPct, L2: l2Pct, L1: l1Pct}[level]
+	return Fact{metric, pct, "%", "busiest level", "where the memory system is busiest: " + string(level)}
+}
+
+func memory(v *view) []candidate {
+	sm, mem, _ := v.sol()
+	if mem < highSOL && (mem-sm < clearLead || mem < lowSOL) {
+		return nil
+	}
+	level, pct := v.level()
+	facts := []Fact{{memPct, mem, "%", "≥ 80, or ≥ 60 and 10 above compute", "memory throughput"}, levelFact(level, pct)}
+	switch level {
+	case DRAM:
+		return []candidate{{DRAM, facts, dramEdit(v, pct)}}
+	case L2:
+		return []candidate{{L2, facts, Edit{ID: "fewer-l2-trips", GainPct: 100 - pct,
+			Change:  "widen each thread's accesses to 16 bytes, so that the same values pass L2 in fewer requests",
+			Why:     fmt.Sprintf("%s = %.1f %% while DRAM is not the limit", l2Pct, pct),
+			Expect:  proportion("L2 traffic", 100-pct),
+			Refuted: "L2 throughput does not fall by a tenth"}}}
+	case L1:
+		return []candidate{sharedEdit(v, facts, pct)}
+	}
+	return []candidate{{Unknown, facts, reprofile(v, "MemoryWorkloadAnalysis", "memory is the limit and no level's throughput was collected")}}
+}
+
+func dramEdit(v *view, pct float64) Edit {
+	ns, _ := v.number(duration)
+	bytes := dramBytes(v, ns)
+	if v.MinBytes > 0 && bytes >= rereads*v.MinBytes {
+		return Edit{ID: "no-rereads", GainPct: 100 * (1 - v.MinBytes/bytes),
+			Change:  "keep each input tile in shared memory across its uses, so that it is read from DRAM once",
+			Why:     fmt.Sprintf("DRAM moves %.3g bytes where the shapes need %.3g", bytes, v.MinBytes),
+			Refuted: "DRAM bytes do not fall by half of the excess"}
+	}
+	use := "whether its sectors are fully used was not collected"
+	if x, ok := v.excess(); ok {
+		use = fmt.Sprintf("%.0f %% of its sectors are excess", x.Value)
+	}
+	return Edit{ID: "fuse", GainPct: 100 - pct,
+		Change: "fuse it with " + v.neighbour() + ", so that the tensor between them makes no DRAM round trip",
+		Why:    fmt.Sprintf("%s = %.1f %% and %s, so the bandwidth roof is near and fewer bytes are what helps", dramPct, pct, use),
+		Expect: fmt.Sprintf("at most %.1f %% of this kernel's time if its bytes stay, besides the neighbour's own round trip of about %.2g bytes",
+			100-pct, bytes/2),
+		Refuted: "DRAM bytes of the fused kernel are not below those of the two kernels by one round trip"}
+}
+
+// neighbour names what to fuse with.
+func (v *view) neighbour() string {
+	if v.Neighbour != "" {
+		return v.Neighbour + ", its neighbour in the layer"
+	}
+	return "the kernel that produces its input"
+}
+
+func sharedEdit(v *view, facts []Fact, pct float64) candidate {
+	if c, ok := v.bankConflicts(); ok && c.Value >= badConflicts {
+		gain := c.Value
+		if e, ok := v.estimate("SharedMemoryConflicts", "UncoalescedSharedAccess"); ok {
+			gain = e
+		}
+		return candidate{BankConflicts, append([]Fact{c}, facts...), Edit{ID: "swizzle", GainPct: gain,
+			Change:  "swizzle the shared-memory layout so that the lanes of a warp hit different banks",
+			Why:     fmt.Sprintf("%.0f %% of the shared-memory wavefronts only repeat others because of bank conflicts", c.Value),
+			Refuted: "bank conflicts stay above 10 % of the wavefronts"}}
+	}
+	return candidate{L1, facts, Edit{ID: "fewer-shared-trips", GainPct: 100 - pct,
+		Change:  "hold values in registers between uses (a larger tile per thread) instead of reading them again",
+		Why:     fmt.Sprintf("%s = %.1f %% without bank conflicts", l1Pct, pct),
+		Expect:  proportion("shared-memory traffic", 100-pct),
+		Refuted: "L1 throughput does not fall by a tenth"}}
+}
+
+func compute(v *view) []candidate {
+	sm, mem, _ := v.sol()
+	if sm < highSOL && (sm-mem < clearLead || sm < lowSOL) {
+		return nil
+	}
+	facts := []Fact{{smPct, sm, "%", "≥ 80, or ≥ 60 and 10 above memory", "compute throughput"}}
+	busiest, tensor, known := v.pipe()
+	if !known {
+		return []candidate{{Compute, facts, reprofile(v, "ComputeWorkloadAnalysis", "compute is the limit and no pipe's use was collected")}}
+	}
+	facts = append([]Fact{busiest}, facts...)
+	e := Edit{GainPct: 100 - sm, Why: fmt.Sprintf("%s = %.1f %%", busiest.Metric, busiest.Value),
+		Expect:  proportion("work on that pipe", 100-sm),
+		Refuted: "the pipe's use does not fall by a tenth"}
+	switch {
+	case tensor > busyTensor:
+		e.ID, e.Change = "lower-precision", "run the product in the next lower precision that the campaign's policy allows"
+	case matmulLike(v.Kernel) && tensor < idleTensor:
+		e.ID, e.Change = "tensor-cores", "use the tensor-core path for the product"
+		e.Why = fmt.Sprintf("the tensor pipe is used %.1f %% in a matrix product while %s", tensor, e.Why)
+		e.Refuted = "tensor pipe use stays below 20 %"
+	case busiest.Value > busyPipe:
+		e.ID, e.Change = "fewer-pipe-operations", "hoist what does not change out of the hot loop, so that fewer instructions go to that pipe"
+	default:
+		e.ID, e.Change = "fewer-instructions", "unroll the hot loop by four, so that its address and branch instructions are shared"
+	}
+	return []candidate{{Compute, facts, e}}
+}
+
+// proportion is what to expect of an edit that removes work from a busy unit:
+// headroom bounds only what the same work could gain.
+func proportion(of string, headroom float64) string {
+	return fmt.Sprintf("time falls in proportion to the %s removed; at the same work at most %.1f %%", of, headroom)
+}
+
+func matmulLike(kernel string) bool {
+	k := strings.ToLower(kernel)
+	return slices.ContainsFunc([]string{"gemm", "matmul", "fmha", "flash", "attention"}, func(p string) bool { return strings.Contains(k, p) })
+}
+
+// remedies by stall reason.
+var remedies = map[string]struct{ id, change string }{
+	"long_scoreboard":    {"prefetch", "issue loads earlier: asynchronous copies into shared memory, one stage ahead"},
+	"short_scoreboard":   {"fewer-shared-waits", "keep values in registers that it now reads back from shared memory"},
+	"barrier":            {"fewer-barriers", "halve the block, so that fewer warps wait for each other at a barrier"},
+	"math_pipe_throttle": {"fewer-pipe-operations", "hoist what does not change out of the hot loop, so that fewer instructions go to the busiest pipe"},
+	"mio_throttle":       {"wider-shared", "widen shared-memory accesses to 16 bytes, so that fewer instructions queue"},
+	"lg_throttle":        {"wider-loads", "widen global accesses to 16 bytes per thread, so that fewer instructions queue"},
+	"wait":               {"more-ilp", "unroll so that independent instructions fill the fixed latency"},
+	"dispatch_stall":     {"more-ilp", "unroll so that independent instructions fill the fixed latency"},
+	"gmma":               {"deeper-pipeline", "deepen the producer-consumer pipeline so that warpgroups do not wait for operands"},
+	"warpgroup_arrive":   {"deeper-pipeline", "deepen the producer-consumer pipeline so that warpgroups do not wait for operands"},
+	"drain":              {"earlier-stores", "store results as they are ready instead of at the end, so that warps do not end waiting for their stores"},
+	"no_instruction":     {"smaller-code", "unroll the hot loop less, so that it fits the instruction cache"},
+	"imc_miss":           {"fewer-constants", "load what is indexed dynamically from shared memory rather than from the constant bank"},
+	"branch_resolving":   {"fewer-branches", "replace branches in the hot loop by predicates"},
+	"membar":             {"fewer-fences", "narrow its memory fences to the block"},
+	"tex_throttle":       {"fewer-texture", "read through global loads instead of texture instructions"},
+	"sleeping":           {"less-sleeping", "wait on a barrier instead of sleeping"},
+}
+
+func latency(v *view) []candidate {
+	sm, mem, _ := v.sol()
+	if w, ok := v.waves(""); sm >= lowSOL || mem >= lowSOL || (ok && w.Value < 1) {
+		return nil
+	}
+	facts := []Fact{solFact(sm, mem)}
+	if len(v.stalls) == 0 {
+		return []candidate{{Latency, facts, reprofile(v, "WarpStateStats",
+			fmt.Sprintf("compute %.1f %% and memory %.1f %% are both below 60 %%, so warps wait, and no stall reason was collected", sm, mem))}}
+	}
+	// not_selected has no remedy: another warp issued, so nothing was lost.
+	at := slices.IndexFunc(v.stalls, func(s Stall) bool { _, ok := remedies[s.Reason]; return ok && s.Share > mainStall })
+	if at < 0 {
+		return nil
+	}
+	top := v.stalls[at]
+	facts = append([]Fact{{"stall " + top.Reason, top.Share, "%", "> 30", "share of the cycles between two issues of a warp"}}, facts...)
+	gain := min(top.Share, v.headroom())
+	if e, ok := v.estimate("CPIStall"); ok {
+		gain = min(gain, e)
+	}
+	if c, ok := occupancyEdit(v, facts, top, gain); ok {
+		return []candidate{c}
+	}
+	r := remedies[top.Reason]
+	return []candidate{{Latency, facts, Edit{ID: r.id, GainPct: gain, Change: r.change,
+		Why:     fmt.Sprintf("warps wait %.1f of the cycles between two issues for %s (%.0f %%, above 30 %%)", top.Cycles, top.Reason, top.Share),
+		Refuted: "the share of " + top.Reason + " does not fall by ten points"}}}
+}
+
+// occupancyEdit goes first when warps wait for memory and too few fit: more
+// warps hide latency without touching the algorithm.
+func occupancyEdit(v *view, facts []Fact, top Stall, gain float64) (candidate, bool) {
+	occ, ok := v.number(theoretical)
+	limiter, blocks := v.limiter()
+	if top.Reason != "long_scoreboard" || !ok || occ >= 50 || (limiter != "registers" && limiter != "shared memory") {
+		return candidate{}, false
+	}
+	facts = append(facts, Fact{theoretical, occ, "%", "< 50", "theoretical occupancy, limited by " + limiter})
+	return candidate{Latency, facts, Edit{ID: "raise-occupancy", GainPct: gain,
+		Change:  "lower the use of " + limiter + " so that another block fits on a multiprocessor",
+		Why:     fmt.Sprintf("warps wait for memory and %s admit only %.0f blocks (occupancy %.0f %%)", limiter, blocks, occ),
+		Refuted: "theoretical occupancy does not rise"}}, true
+}
+
+// limiter is what admits the fewest blocks on a multiprocessor.
+func (v *view) limiter() (name string, blocks float64) {
+	for _, l := range []struct{ name, metric string }{
+		{"registers", "launch__occupancy_limit_registers"}, {"shared memory", "launch__occupancy_limit_shared_mem"},
+		{"warps", "launch__occupancy_limit_warps"}, {"blocks", "launch__occupancy_limit_blocks"},
+		{"barriers", "launch__occupancy_limit_barriers"},
+	} {
+		if b, ok := v.number(l.metric); ok && (name == "" || b < blocks) {
+			name, blocks = l.name, b
+		}
+	}
+	return name, blocks
+}
+
+func balanced(v *view) candidate {
+	sm, mem, _ := v.sol()
+	return candidate{Balanced, []Fact{{smPct, sm, "%", "within 10 of memory", "compute throughput"}, {memPct, mem, "%", "within 10 of compute", "memory throughput"}},
+		Edit{ID: "next-kernel", GainPct: v.headroom(),
+			Change:  "leave this kernel and take the next one of the triage table",
+			Why:     fmt.Sprintf("compute %.1f %% and memory %.1f %% of peak leave no single limit that an untried edit here would lift", sm, mem),
+			Refuted: "the next kernel's share of the stage is below 1 %"}}
+}
+
+func reprofile(v *view, section, why string) Edit {
+	change := "profile again with --section " + section + " (or --set full)"
+	if section == "WarpStateStats" && slices.Contains(v.Sections, "Warp State Statistics") {
+		change = "export the raw page of the same report (--page raw): the details page leaves the stall reasons out"
+	}
+	return Edit{ID: "reprofile-" + section, GainPct: v.headroom(),
+		Change:  change,
+		Why:     why,
+		Expect:  "a diagnosis; no time by itself",
+		Refuted: "the section is still missing"}
+}
+
+// remarks are facts worth a reader's eye that no edit was built on.
+func (v *view) remarks() []Fact {
+	var out []Fact
+	if w, ok := v.waves("< 1"); ok && w.Value < 1 {
+		w.Reading = "the grid does not fill the GPU once"
+		out = append(out, w)
+	}
+	theo, a := v.number(theoretical)
+	if have, b := v.number(achieved); a && b && theo-have > 10 {
+		out = append(out, Fact{achieved, have, "%", fmt.Sprintf("theoretical %.0f", theo), "achieved occupancy is more than ten points below the theoretical"})
+	}
+	if ns, ok := v.number(duration); ok && ns < shortKernel && v.Gap == 0 {
+		out = append(out, Fact{duration, ns, "ns", "< 5000", "short enough to be bound by its launch; the trace can tell"})
+	}
+	return out
+}
