@@ -348,7 +348,7 @@ func reprofile(v *view, section, why string) Edit {
 	if section == "WarpStateStats" && slices.Contains(v.Sections, "Warp State Statistics") {
 		change = "export the raw page of the same report (--page raw): the details page leaves the stall reasons out"
 	}
-	return Edit{ID: "reprofile-" + section, GainPct: v.headroom(),
+	return Edit{ID: "reprofile-" + section,
 		Change:  change,
 		Why:     why,
 		Expect:  "a diagnosis; no time by itself",

@@ -235,8 +235,8 @@ func (b *builder) convert() error {
 func (b *builder) measure(loc locale, name string, m Metric) Metric {
 	v, ok := loc.number(m.Text)
 	unit, factor, known := baseUnit(m.TextUnit)
-	m.Unit = unit
-	if !ok {
+	m.Unit, v = unit, v*factor
+	if !ok || math.IsInf(v, 0) {
 		m.Words = true
 		if strings.Trim(m.Text, "0123456789.,+-eE") == "" {
 			b.notes.add("values that are no numbers in this file's locale", name+" = "+m.Text)
@@ -246,7 +246,7 @@ func (b *builder) measure(loc locale, name string, m Metric) Metric {
 	if !known {
 		b.notes.add("units that are not known, values kept as printed", m.TextUnit)
 	}
-	m.Value = v * factor
+	m.Value = v
 	return m
 }
 
