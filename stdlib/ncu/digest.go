@@ -216,7 +216,7 @@ func readings(b, c diagnosis.Result, bm, cm page.Metrics) []Reading {
 			}
 			seen[f.Metric] = true
 			out = append(out, Reading{Metric: f.Metric, Baseline: valueOf(f.Metric, b, bm), Candidate: valueOf(f.Metric, c, cm),
-				Reading: fmt.Sprintf("%s: %s, threshold %s → %s", role, f.Reading, f.Threshold, r.Class)})
+				Reading: fmt.Sprintf("%s: %s%s → %s", role, f.Reading, against(f.Threshold), r.Class)})
 		}
 	}
 	add("candidate", c)
@@ -224,9 +224,16 @@ func readings(b, c diagnosis.Result, bm, cm page.Metrics) []Reading {
 	return out
 }
 
+func against(threshold string) string {
+	if threshold == "" {
+		return ""
+	}
+	return " (" + threshold + ")"
+}
+
 // valueOf is a decided-on value of one side: what its diagnosis used, else the counter.
 func valueOf(metric string, r diagnosis.Result, m page.Metrics) *float64 {
-	for _, facts := range [][]diagnosis.Fact{r.Deciders, r.Others} {
+	for _, facts := range [][]diagnosis.Fact{r.Deciders, r.Others, r.Derived} {
 		for _, f := range facts {
 			if f.Metric == metric {
 				return &f.Value

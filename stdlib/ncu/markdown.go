@@ -149,10 +149,10 @@ func (d Digest) bottleneck(p printer) {
 		r := s.side.Result
 		p("%s: **%s**.\n", s.role, r.Class)
 		for _, f := range r.Deciders {
-			p("- decided by `%s` = %s (%s): %s", f.Metric, show(&f.Value, f.Unit), f.Threshold, f.Reading)
+			p("- decided by `%s` = %s%s: %s", f.Metric, show(&f.Value, f.Unit), against(f.Threshold), f.Reading)
 		}
 		for _, f := range r.Others {
-			p("- also seen `%s` = %s (%s): %s", f.Metric, show(&f.Value, f.Unit), f.Threshold, f.Reading)
+			p("- also seen `%s` = %s%s: %s", f.Metric, show(&f.Value, f.Unit), against(f.Threshold), f.Reading)
 		}
 		p("- roofline: %s", roof(r.Roofline))
 		p("- stalls: %s", stalls(r.Stalls))
@@ -164,13 +164,13 @@ func roof(r diagnosis.Roofline) string {
 	if len(r.Missing) > 0 {
 		known := ""
 		if r.Intensity > 0 {
-			known = fmt.Sprintf("; known are %.3g flop/byte (%s) and %.3g flop/s", r.Intensity, r.Pipe, r.Achieved)
+			known = fmt.Sprintf("; known are %.3g flop/byte (%s) and %s", r.Intensity, r.Pipe, show(&r.Achieved, "flop/s"))
 		} else if r.Bytes > 0 && r.PeakBytes > 0 {
-			known = fmt.Sprintf("; DRAM moved %.4g byte, its peak is %.4g byte/s", r.Bytes, r.PeakBytes)
+			known = fmt.Sprintf("; DRAM moved %s, its peak is %s", show(&r.Bytes, "byte"), show(&r.PeakBytes, "byte/s"))
 		}
 		return "unknown, not collected: " + strings.Join(r.Missing, ", ") + known
 	}
-	return fmt.Sprintf("%.3g flop/byte (%s), %s at %.3g; %.3g flop/s, %.1f %% of the roof there", r.Intensity, r.Pipe, r.Side, r.Ridge, r.Achieved, r.RoofPct)
+	return fmt.Sprintf("%.3g flop/byte (%s), %s at %.3g; %s, %.1f %% of the roof there", r.Intensity, r.Pipe, r.Side, r.Ridge, show(&r.Achieved, "flop/s"), r.RoofPct)
 }
 
 func stalls(list []diagnosis.Stall) string {
@@ -205,7 +205,11 @@ func show(v *float64, unit string) string {
 	x := *v
 	prefixes := map[string][]string{
 		"ns": {"ns", "µs", "ms", "s"}, "byte": {"B", "kB", "MB", "GB", "TB"}, "byte/s": {"B/s", "kB/s", "MB/s", "GB/s", "TB/s"},
+		"flop/s": {"flop/s", "kflop/s", "Mflop/s", "Gflop/s", "Tflop/s"},
 	}[unit]
+	if unit == "%" {
+		return fmt.Sprintf("%.2f %%", x)
+	}
 	if prefixes == nil {
 		return strings.TrimSpace(plain(x) + " " + unit)
 	}

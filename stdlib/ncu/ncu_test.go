@@ -80,6 +80,10 @@ func TestRmsnorm(t *testing.T) {
 			if s := d.Delta.Split; math.Abs(s.Cycles-0.102127) > 1e-6 || math.Abs(s.Instructions-1.609003) > 1e-6 || math.Abs(s.Cycles-s.Instructions*s.PerInst) > 1e-12 {
 				t.Errorf("cycles split %+v, want 0.102127 = 1.609003 × the rest", s)
 			}
+			// L2 is at 90.96 % already, so the same work cannot gain more than 9.04 %.
+			if math.Abs(d.NextEdit.GainPct-9.04) > 0.01 {
+				t.Errorf("the edit's bound is %.2f %%, want 9.04 %%", d.NextEdit.GainPct)
+			}
 			if d.Pairing.How != "family" || d.Baseline.Launches != 2 || d.Candidate.Launches != 2 {
 				t.Errorf("paired %s, %d and %d launches, want by family with 2 each", d.Pairing.How, d.Baseline.Launches, d.Candidate.Launches)
 			}
@@ -358,7 +362,7 @@ func TestMissingIsNotZero(t *testing.T) {
 	if err != nil || !strings.Contains(string(text), `"baseline":null,"candidate":0,"delta":null`) {
 		t.Errorf("row in JSON %s, %v", text, err)
 	}
-	if !strings.Contains(d.Markdown(), "| L2 hit rate | – | 0 % | – | not compared |") {
+	if !strings.Contains(d.Markdown(), "| L2 hit rate | – | 0.00 % | – | not compared |") {
 		t.Error("the table does not show the missing value as missing")
 	}
 }

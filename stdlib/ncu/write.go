@@ -1,6 +1,7 @@
 package ncu
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -47,11 +48,14 @@ func Write(root, version string, d Digest) (string, error) {
 	if err := check(d, md); err != nil {
 		return "", fmt.Errorf("writing digest %s: %w", version, err)
 	}
-	text, err := json.MarshalIndent(d, "", "  ")
-	if err != nil {
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
+	enc.SetEscapeHTML(false) // kernel names are full of < and >
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(d); err != nil {
 		return "", fmt.Errorf("writing digest %s: %w", version, err)
 	}
-	files := []file{{"digest.md", []byte(md)}, {"digest.json", append(text, '\n')}}
+	files := []file{{"digest.md", []byte(md)}, {"digest.json", text.Bytes()}}
 	if b := d.Blocker; b != nil {
 		files = append([]file{{"blocker", fmt.Appendf(nil, "%s (%s): %s\n%s\n", b.Code, b.Side, b.Detail, b.Remedy)}}, files...)
 	}

@@ -58,6 +58,7 @@ type Result struct {
 	Stalls   []Stall  `json:"stalls"`     // by falling share; nil when not collected
 	Roofline Roofline `json:"roofline"`
 	Edit     Edit     `json:"-"` // the one next edit
+	Derived  []Fact   `json:"-"` // values computed from several counters, whether or not they decided
 }
 
 // Fact is a counter with the threshold it was held against.
@@ -65,7 +66,7 @@ type Fact struct {
 	Metric    string  `json:"metric"`
 	Value     float64 `json:"value"`
 	Unit      string  `json:"unit,omitempty"`
-	Threshold string  `json:"threshold"`
+	Threshold string  `json:"threshold,omitempty"`
 	Reading   string  `json:"reading"`
 }
 
@@ -99,7 +100,7 @@ var steps = []func(*view) []candidate{
 // parent and tie; equal gains go by the order of steps.
 func Of(in Input) Result {
 	v := newView(in)
-	r := Result{Stalls: v.stalls, Roofline: roofline(v)}
+	r := Result{Stalls: v.stalls, Roofline: roofline(v), Derived: v.derived()}
 	if _, _, ok := v.sol(); !ok {
 		r.Class = Unknown
 		r.Edit = reprofile(v, "SpeedOfLight", "without compute and memory throughput nothing can be classified")

@@ -34,7 +34,7 @@ func launchBound(v *view) []candidate {
 	return []candidate{{LaunchBound,
 		[]Fact{{duration, ns, "ns", "< 5000", "shorter than a launch"}, {"gap before the kernel", gap, "ns", "same order", "idle time in the trace"}},
 		Edit{ID: "fuse-launch", GainPct: gain,
-			Change:  "fuse it with " + v.neighbour(),
+			Change:  "fuse the kernel with " + v.neighbour(),
 			Why:     fmt.Sprintf("it runs %.0f ns and the GPU idles %.0f ns before it", ns, gap),
 			Refuted: "the idle time before it in the trace does not fall by half"}}}
 }
@@ -47,7 +47,7 @@ func underFilled(v *view) []candidate {
 	}
 	return []candidate{{UnderFilled,
 		[]Fact{w, solFact(sm, mem)},
-		Edit{ID: "more-blocks", GainPct: v.headroom(), Change: "split its longest loop or reduction over more blocks, until the grid is at least one wave",
+		Edit{ID: "more-blocks", GainPct: v.headroom(), Change: "split the longest loop or reduction over more blocks, at least one wave of them,",
 			Why:     fmt.Sprintf("%s = %.2g, below one wave, and no unit is busier than %.1f %%", w.Metric, w.Value, max(sm, mem)),
 			Refuted: waves + " stays below 1 or achieved occupancy does not rise"}}}
 }
@@ -78,7 +78,7 @@ func tail(v *view) []candidate {
 	}
 	return []candidate{{Tail, []Fact{f},
 		Edit{ID: "whole-waves", GainPct: min(share, v.headroom()),
-			Change:  "make the kernel persistent: one block per slot of the GPU, looping over tiles",
+			Change:  "make the kernel persistent, with one block per slot of the GPU and a loop over tiles,",
 			Why:     fmt.Sprintf("%s = %.2f: the partial last wave takes up to %.0f %% of the time", waves, w, share),
 			Refuted: "waves per multiprocessor are not whole after the edit"}}}
 }
@@ -112,11 +112,12 @@ func accessPattern(v *view) []candidate {
 	if e, ok := v.estimate("UncoalescedGlobalAccess", "MemoryCacheAccessPattern"); ok {
 		gain = e
 	}
-	level, levelPct := v.level()
-	facts = append(facts, levelFact(level, levelPct))
+	if level, pct := v.level(); level != Unknown {
+		facts = append(facts, levelFact(level, pct))
+	}
 	return []candidate{{AccessPattern, facts,
 		Edit{ID: "coalesce", GainPct: gain,
-			Change:  "map threads along the contiguous dimension, so that neighbouring threads access neighbouring addresses, 16 bytes each",
+			Change:  "map threads along the contiguous dimension with 16-byte accesses",
 			Why:     why,
 			Expect:  fmt.Sprintf("about %.0f %% of this kernel's time, by the excess traffic", gain),
 			Refuted: "bytes used per sector do not rise above 24 of 32"}}}
@@ -141,8 +142,12 @@ func (v *view) level() (Class, float64) {
 }
 
 func levelFact(level Class, pct float64) Fact {
-	metric := map[Class]string{DRAM: dramPct, L2: l2Pct, L1: l1Pct}[level]
-	return Fact{metric, pct, "%", "busiest level", "where the memory system is busiest: " + string(level)}
+	at := map[Class]struct{ metric, reading string }{
+		DRAM: {dramPct, "within ten points of the whole memory throughput, so DRAM limits it"},
+		L2:   {l2Pct, "L2 is the busiest level of the memory system"},
+		L1:   {l1Pct, "L1 is the busiest level of the memory system"},
+	}[level]
+	return Fact{at.metric, pct, "%", "", at.reading}
 }
 
 func memory(v *view) []candidate {
@@ -151,20 +156,22 @@ func memory(v *view) []candidate {
 		return nil
 	}
 	level, pct := v.level()
-	facts := []Fact{{memPct, mem, "%", "≥ 80, or ≥ 60 and 10 above compute", "memory throughput"}, levelFact(level, pct)}
+	facts := []Fact{{memPct, mem, "%", "≥ 80, or ≥ 60 and 10 above compute", "memory throughput"}}
+	if level == Unknown {
+		return []candidate{{Unknown, facts, reprofile(v, "MemoryWorkloadAnalysis", "memory is the limit and no level's throughput was collected")}}
+	}
+	facts = append(facts, levelFact(level, pct))
 	switch level {
 	case DRAM:
 		return []candidate{{DRAM, facts, dramEdit(v, pct)}}
 	case L2:
 		return []candidate{{L2, facts, Edit{ID: "fewer-l2-trips", GainPct: 100 - pct,
-			Change:  "widen each thread's accesses to 16 bytes, so that the same values pass L2 in fewer requests",
+			Change:  "widen each thread's global accesses to 16 bytes",
 			Why:     fmt.Sprintf("%s = %.1f %% while DRAM is not the limit", l2Pct, pct),
 			Expect:  proportion("L2 traffic", 100-pct),
 			Refuted: "L2 throughput does not fall by a tenth"}}}
-	case L1:
-		return []candidate{sharedEdit(v, facts, pct)}
 	}
-	return []candidate{{Unknown, facts, reprofile(v, "MemoryWorkloadAnalysis", "memory is the limit and no level's throughput was collected")}}
+	return []candidate{sharedEdit(v, facts, pct)}
 }
 
 func dramEdit(v *view, pct float64) Edit {
@@ -172,26 +179,28 @@ func dramEdit(v *view, pct float64) Edit {
 	bytes := dramBytes(v, ns)
 	if v.MinBytes > 0 && bytes >= rereads*v.MinBytes {
 		return Edit{ID: "no-rereads", GainPct: 100 * (1 - v.MinBytes/bytes),
-			Change:  "keep each input tile in shared memory across its uses, so that it is read from DRAM once",
+			Change:  "stage each input tile in shared memory and reuse it there",
 			Why:     fmt.Sprintf("DRAM moves %.3g bytes where the shapes need %.3g", bytes, v.MinBytes),
 			Refuted: "DRAM bytes do not fall by half of the excess"}
 	}
 	use := "whether its sectors are fully used was not collected"
 	if x, ok := v.excess(); ok {
-		use = fmt.Sprintf("%.0f %% of its sectors are excess", x.Value)
+		use = fmt.Sprintf("%.0f %% of its sectors are in excess", x.Value)
 	}
-	return Edit{ID: "fuse", GainPct: 100 - pct,
-		Change: "fuse it with " + v.neighbour() + ", so that the tensor between them makes no DRAM round trip",
+	l2, _ := v.number(l2Pct)
+	left := 100 - max(pct, l2)
+	return Edit{ID: "fuse", GainPct: left,
+		Change: "fuse the kernel with " + v.neighbour(),
 		Why:    fmt.Sprintf("%s = %.1f %% and %s, so the bandwidth roof is near and fewer bytes are what helps", dramPct, pct, use),
-		Expect: fmt.Sprintf("at most %.1f %% of this kernel's time if its bytes stay, besides the neighbour's own round trip of about %.2g bytes",
-			100-pct, bytes/2),
+		Expect: fmt.Sprintf("at most %.1f %% of this kernel's time at the same bytes, besides the saved round trip of some %.0f MB",
+			left, bytes/2e6),
 		Refuted: "DRAM bytes of the fused kernel are not below those of the two kernels by one round trip"}
 }
 
 // neighbour names what to fuse with.
 func (v *view) neighbour() string {
 	if v.Neighbour != "" {
-		return v.Neighbour + ", its neighbour in the layer"
+		return "its neighbour " + v.Neighbour
 	}
 	return "the kernel that produces its input"
 }
@@ -203,12 +212,12 @@ func sharedEdit(v *view, facts []Fact, pct float64) candidate {
 			gain = e
 		}
 		return candidate{BankConflicts, append([]Fact{c}, facts...), Edit{ID: "swizzle", GainPct: gain,
-			Change:  "swizzle the shared-memory layout so that the lanes of a warp hit different banks",
+			Change:  "swizzle the shared-memory layout",
 			Why:     fmt.Sprintf("%.0f %% of the shared-memory wavefronts only repeat others because of bank conflicts", c.Value),
 			Refuted: "bank conflicts stay above 10 % of the wavefronts"}}
 	}
 	return candidate{L1, facts, Edit{ID: "fewer-shared-trips", GainPct: 100 - pct,
-		Change:  "hold values in registers between uses (a larger tile per thread) instead of reading them again",
+		Change:  "hold reused values in registers",
 		Why:     fmt.Sprintf("%s = %.1f %% without bank conflicts", l1Pct, pct),
 		Expect:  proportion("shared-memory traffic", 100-pct),
 		Refuted: "L1 throughput does not fall by a tenth"}}
@@ -236,9 +245,9 @@ func compute(v *view) []candidate {
 		e.Why = fmt.Sprintf("the tensor pipe is used %.1f %% in a matrix product while %s", tensor, e.Why)
 		e.Refuted = "tensor pipe use stays below 20 %"
 	case busiest.Value > busyPipe:
-		e.ID, e.Change = "fewer-pipe-operations", "hoist what does not change out of the hot loop, so that fewer instructions go to that pipe"
+		e.ID, e.Change = "fewer-pipe-operations", "hoist loop-invariant work out of the hot loop"
 	default:
-		e.ID, e.Change = "fewer-instructions", "unroll the hot loop by four, so that its address and branch instructions are shared"
+		e.ID, e.Change = "fewer-instructions", "unroll the hot loop by four"
 	}
 	return []candidate{{Compute, facts, e}}
 }
@@ -249,6 +258,17 @@ func proportion(of string, headroom float64) string {
 	return fmt.Sprintf("time falls in proportion to the %s removed; at the same work at most %.1f %%", of, headroom)
 }
 
+// derived are the values that readers want of both sides when one was decided by them.
+func (v *view) derived() []Fact {
+	var out []Fact
+	for _, of := range []func() (Fact, bool){v.excess, v.sectorBytes, v.bankConflicts, func() (Fact, bool) { return v.waves("") }} {
+		if f, ok := of(); ok && f.Metric != "" {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
 func matmulLike(kernel string) bool {
 	k := strings.ToLower(kernel)
 	return slices.ContainsFunc([]string{"gemm", "matmul", "fmha", "flash", "attention"}, func(p string) bool { return strings.Contains(k, p) })
@@ -256,18 +276,18 @@ func matmulLike(kernel string) bool {
 
 // remedies by stall reason.
 var remedies = map[string]struct{ id, change string }{
-	"long_scoreboard":    {"prefetch", "issue loads earlier: asynchronous copies into shared memory, one stage ahead"},
+	"long_scoreboard":    {"prefetch", "issue loads one stage ahead, by asynchronous copies into shared memory,"},
 	"short_scoreboard":   {"fewer-shared-waits", "keep values in registers that it now reads back from shared memory"},
-	"barrier":            {"fewer-barriers", "halve the block, so that fewer warps wait for each other at a barrier"},
-	"math_pipe_throttle": {"fewer-pipe-operations", "hoist what does not change out of the hot loop, so that fewer instructions go to the busiest pipe"},
-	"mio_throttle":       {"wider-shared", "widen shared-memory accesses to 16 bytes, so that fewer instructions queue"},
-	"lg_throttle":        {"wider-loads", "widen global accesses to 16 bytes per thread, so that fewer instructions queue"},
-	"wait":               {"more-ilp", "unroll so that independent instructions fill the fixed latency"},
-	"dispatch_stall":     {"more-ilp", "unroll so that independent instructions fill the fixed latency"},
-	"gmma":               {"deeper-pipeline", "deepen the producer-consumer pipeline so that warpgroups do not wait for operands"},
-	"warpgroup_arrive":   {"deeper-pipeline", "deepen the producer-consumer pipeline so that warpgroups do not wait for operands"},
-	"drain":              {"earlier-stores", "store results as they are ready instead of at the end, so that warps do not end waiting for their stores"},
-	"no_instruction":     {"smaller-code", "unroll the hot loop less, so that it fits the instruction cache"},
+	"barrier":            {"fewer-barriers", "halve the block"},
+	"math_pipe_throttle": {"fewer-pipe-operations", "hoist loop-invariant work out of the hot loop"},
+	"mio_throttle":       {"wider-shared", "widen shared-memory accesses to 16 bytes"},
+	"lg_throttle":        {"wider-loads", "widen each thread's global accesses to 16 bytes"},
+	"wait":               {"more-ilp", "unroll the hot loop into independent instructions"},
+	"dispatch_stall":     {"more-ilp", "unroll the hot loop into independent instructions"},
+	"gmma":               {"deeper-pipeline", "add a stage to the producer-consumer pipeline"},
+	"warpgroup_arrive":   {"deeper-pipeline", "add a stage to the producer-consumer pipeline"},
+	"drain":              {"earlier-stores", "store results as they are ready instead of at the end"},
+	"no_instruction":     {"smaller-code", "halve the unrolling of the hot loop"},
 	"imc_miss":           {"fewer-constants", "load what is indexed dynamically from shared memory rather than from the constant bank"},
 	"branch_resolving":   {"fewer-branches", "replace branches in the hot loop by predicates"},
 	"membar":             {"fewer-fences", "narrow its memory fences to the block"},
@@ -315,7 +335,7 @@ func occupancyEdit(v *view, facts []Fact, top Stall, gain float64) (candidate, b
 	}
 	facts = append(facts, Fact{theoretical, occ, "%", "< 50", "theoretical occupancy, limited by " + limiter})
 	return candidate{Latency, facts, Edit{ID: "raise-occupancy", GainPct: gain,
-		Change:  "lower the use of " + limiter + " so that another block fits on a multiprocessor",
+		Change:  "lower the use of " + limiter + " until another block fits on a multiprocessor",
 		Why:     fmt.Sprintf("warps wait for memory and %s admit only %.0f blocks (occupancy %.0f %%)", limiter, blocks, occ),
 		Refuted: "theoretical occupancy does not rise"}}, true
 }
@@ -361,6 +381,10 @@ func (v *view) remarks() []Fact {
 	if w, ok := v.waves("< 1"); ok && w.Value < 1 {
 		w.Reading = "the grid does not fill the GPU once"
 		out = append(out, w)
+	}
+	dram, a := v.number(dramPct, dramPctOld)
+	if l2, ok := v.number(l2Pct); a && ok && l2 > dram && l2 >= highSOL {
+		out = append(out, Fact{l2Pct, l2, "%", "> DRAM", "L2 is busier than DRAM"})
 	}
 	theo, a := v.number(theoretical)
 	if have, b := v.number(achieved); a && b && theo-have > 10 {

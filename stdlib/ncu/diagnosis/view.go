@@ -231,7 +231,7 @@ func (v *view) rankStalls() []Stall {
 		reason, is = strings.CutSuffix(reason, "_per_issue_active.ratio")
 		x, isNumber := v.number(name)
 		// "selected" is the issue itself, not a stall.
-		if is && isNumber && ok && total > 0 && reason != "selected" && !strings.HasSuffix(reason, "_not_issued") && x > 0 {
+		if is && isNumber && ok && total > 0 && reason != "selected" && !strings.HasSuffix(reason, "_not_issued") {
 			out = append(out, Stall{Reason: reason, Cycles: x, Share: 100 * x / total})
 		}
 	}

@@ -2,7 +2,6 @@ package page
 
 import (
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 )
@@ -108,16 +107,20 @@ func decimalOf(text string) (byte, bool) {
 		return 0, true
 	}
 	// A version like "580.159.04" has marks and is no number in any locale.
-	_, ok := locale{decimal: decimal}.number(text)
+	_, ok := locale{decimal: decimal}.number(text, 0)
 	return decimal, ok
 }
 
-// number reads text, or is not ok: words, "n/a", "nan", wrong grouping.
-func (l locale) number(text string) (float64, bool) {
+// number reads text times ten to the power, or is not ok: words, "n/a", "nan",
+// wrong grouping.
+func (l locale) number(text string, power int) (float64, bool) {
 	s := groupMarks.Replace(strings.TrimSpace(text))
-	exp := ""
 	if e := strings.IndexAny(s, "eE"); e >= 0 {
-		s, exp = s[:e], s[e:]
+		x, err := strconv.Atoi(s[e+1:])
+		if err != nil || x < -1000 || x > 1000 {
+			return 0, false
+		}
+		s, power = s[:e], power+x
 	}
 	whole, frac, hasFrac := strings.Cut(s, string(l.decimal))
 	sign := ""
@@ -128,11 +131,8 @@ func (l locale) number(text string) (float64, bool) {
 	if !ok || !allDigits(frac) || (digits == "" && frac == "") || (hasFrac && frac == "") {
 		return 0, false
 	}
-	v, err := strconv.ParseFloat(sign+digits+"."+frac+"0"+exp, 64)
-	if err != nil || math.IsInf(v, 0) || math.IsNaN(v) {
-		return 0, false
-	}
-	return v, true
+	v, err := strconv.ParseFloat(fmt.Sprintf("%s%s.%s0e%d", sign, digits, frac, power), 64)
+	return v, err == nil // an error is a value beyond float64's range
 }
 
 // ungroup drops group marks. Groups have three digits, or two before the last

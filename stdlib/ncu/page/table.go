@@ -223,7 +223,7 @@ func (b *builder) convert() error {
 		}
 	}
 	for _, e := range b.estimates {
-		if v, ok := loc.number(e.text); ok {
+		if v, ok := loc.number(e.text, 0); ok {
 			b.launches[e.launch].Findings[e.finding].Estimate = &v
 		} else {
 			b.notes.add("estimates that are no numbers", e.text)
@@ -233,10 +233,10 @@ func (b *builder) convert() error {
 }
 
 func (b *builder) measure(loc locale, name string, m Metric) Metric {
-	v, ok := loc.number(m.Text)
-	unit, factor, known := baseUnit(m.TextUnit)
-	m.Unit, v = unit, v*factor
-	if !ok || math.IsInf(v, 0) {
+	unit, power, known := baseUnit(m.TextUnit)
+	v, ok := loc.number(m.Text, power)
+	m.Unit = unit
+	if !ok {
 		m.Words = true
 		if strings.Trim(m.Text, "0123456789.,+-eE") == "" {
 			b.notes.add("values that are no numbers in this file's locale", name+" = "+m.Text)
@@ -256,9 +256,9 @@ func (b *builder) plausible(l locale) bool {
 	for i := range b.launches {
 		value := func(name string) float64 {
 			m := b.launches[i].Metrics[name]
-			v, _ := l.number(m.Text)
-			_, factor, _ := baseUnit(m.TextUnit)
-			return v * factor
+			_, power, _ := baseUnit(m.TextUnit)
+			v, _ := l.number(m.Text, power)
+			return v
 		}
 		ns, hz, cycles := value("gpu__time_duration.sum"), value("gpc__cycles_elapsed.avg.per_second"), value("gpc__cycles_elapsed.max")
 		if want := ns * hz / 1e9; want > 0 && math.Abs(cycles-want) <= want/10 {

@@ -5,16 +5,16 @@ import "strings"
 // scales are the units ncu scales, by lower-case spelling. Byte prefixes are
 // decimal: ncu prints 32,768 bytes as 32.77 Kbyte.
 var scales = map[string]struct {
-	base   string
-	factor float64
+	base  string
+	power int // of ten
 }{
-	"s": {"ns", 1e9}, "sec": {"ns", 1e9}, "second": {"ns", 1e9}, "seconds": {"ns", 1e9},
-	"ms": {"ns", 1e6}, "msecond": {"ns", 1e6},
-	"us": {"ns", 1e3}, "usecond": {"ns", 1e3}, "µs": {"ns", 1e3},
-	"ns": {"ns", 1}, "nsecond": {"ns", 1},
-	"hz": {"hz", 1}, "khz": {"hz", 1e3}, "mhz": {"hz", 1e6}, "ghz": {"hz", 1e9}, "thz": {"hz", 1e12},
-	"byte": {"byte", 1}, "kbyte": {"byte", 1e3}, "mbyte": {"byte", 1e6},
-	"gbyte": {"byte", 1e9}, "tbyte": {"byte", 1e12}, "pbyte": {"byte", 1e15},
+	"s": {"ns", 9}, "sec": {"ns", 9}, "second": {"ns", 9}, "seconds": {"ns", 9},
+	"ms": {"ns", 6}, "msecond": {"ns", 6},
+	"us": {"ns", 3}, "usecond": {"ns", 3}, "µs": {"ns", 3},
+	"ns": {"ns", 0}, "nsecond": {"ns", 0},
+	"hz": {"hz", 0}, "khz": {"hz", 3}, "mhz": {"hz", 6}, "ghz": {"hz", 9}, "thz": {"hz", 12},
+	"byte": {"byte", 0}, "kbyte": {"byte", 3}, "mbyte": {"byte", 6},
+	"gbyte": {"byte", 9}, "tbyte": {"byte", 12}, "pbyte": {"byte", 15},
 }
 
 // counts are the units that ncu leaves alone.
@@ -24,37 +24,34 @@ var counts = map[string]string{
 	"sm": "SM", "tpc": "TPC", "gpc": "GPC", "branches": "branches", "pass": "pass", "sample": "sample", "samples": "sample",
 }
 
-// baseUnit says what a unit becomes and by which factor its values grow. An
-// unknown unit stays as it is, because a wrong factor would be a wrong number.
-func baseUnit(unit string) (base string, factor float64, known bool) {
+// baseUnit says what a unit becomes and by which power of ten its values grow.
+// Powers, not factors, so that 548.125184 Mbyte becomes exactly 548125184 byte.
+// An unknown unit stays as it is, because a wrong power would be a wrong number.
+func baseUnit(unit string) (base string, power int, known bool) {
 	unit = strings.TrimSpace(unit)
 	num, den, ratio := strings.Cut(unit, "/")
-	base, factor, known = scaleOf(num)
-	if !ratio || !known {
-		return orSelf(base, unit, known), factor, known
+	base, power, known = scaleOf(num)
+	if !known {
+		return unit, 0, false
 	}
-	dbase, dfactor, ok := scaleOf(den)
-	if !ok || strings.Contains(den, "/") {
-		return unit, 1, false
+	if !ratio {
+		return base, power, true
 	}
-	if dbase == "ns" { // rates are per second
-		return base + "/s", factor * 1e9 / dfactor, true
+	under, less, ok := scaleOf(den)
+	switch {
+	case !ok:
+		return unit, 0, false
+	case under == "ns": // rates are per second
+		return base + "/s", power + 9 - less, true
 	}
-	return base + "/" + dbase, factor / dfactor, true
+	return base + "/" + under, power - less, true
 }
 
-func scaleOf(unit string) (base string, factor float64, known bool) {
+func scaleOf(unit string) (base string, power int, known bool) {
 	unit = strings.ToLower(unit)
 	if s, ok := scales[unit]; ok {
-		return s.base, s.factor, true
+		return s.base, s.power, true
 	}
-	base, ok := counts[unit]
-	return base, 1, ok
-}
-
-func orSelf(base, unit string, known bool) string {
-	if known {
-		return base
-	}
-	return unit
+	base, known = counts[unit]
+	return base, 0, known
 }
