@@ -366,3 +366,28 @@ func TestMissingIsNotZero(t *testing.T) {
 		t.Error("the table does not show the missing value as missing")
 	}
 }
+
+// TestDocsExample: what docs/ncu.md shows is what the digest says.
+func TestDocsExample(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/ncu.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden, err := os.ReadFile("testdata/golden/digest.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	have := strings.Split(string(golden), "\n")
+	shown := 0
+	for _, block := range regexp.MustCompile("(?s)```markdown\n(.*?)```").FindAllStringSubmatch(string(doc), -1) {
+		for line := range strings.SplitSeq(strings.TrimSpace(block[1]), "\n") {
+			shown++
+			if !slices.Contains(have, line) {
+				t.Errorf("docs/ncu.md shows a line that the digest has not: %s", line)
+			}
+		}
+	}
+	if shown < 10 {
+		t.Errorf("only %d lines compared", shown)
+	}
+}

@@ -141,6 +141,7 @@ func (r *Result) see(facts []Fact) {
 // fill writes what every edit says in the same words.
 func (e *Edit) fill(in Input) {
 	e.Symbol, e.File = page.Canonical(in.Kernel), in.File
+	e.GainPct = min(100, max(0, e.GainPct)) // ncu prints shares of peak a little above 100
 	if e.Expect == "" {
 		e.Expect = fmt.Sprintf("at most %.1f %% of this kernel's time", e.GainPct)
 	}

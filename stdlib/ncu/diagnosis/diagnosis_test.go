@@ -1,6 +1,7 @@
 package diagnosis_test
 
 import (
+	"bytes"
 	"math"
 	"os"
 	"slices"
@@ -254,4 +255,28 @@ func TestNeighbourIsNamed(t *testing.T) {
 	if !strings.Contains(e.Change, "add_residual") || !strings.HasPrefix(e.Where(), "csrc/norm.cu (rmsnorm_v1(") {
 		t.Errorf("edit %q in %q, want both named", e.Change, e.Where())
 	}
+}
+
+// FuzzOf: whatever a page says, there is one edit with all its words and a
+// bound that is a share.
+func FuzzOf(f *testing.F) {
+	for _, name := range []string{"public/rtx5090_dsocr_kernel_0001.section_SpeedOfLight.csv", "ladder/live.csv"} {
+		data, err := os.ReadFile("../testdata/" + name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r, err := page.Read(bytes.NewReader(data))
+		if err != nil {
+			return
+		}
+		for _, l := range r.Launches {
+			e := diagnosis.Of(input(l)).Edit
+			if e.ID == "" || e.Change == "" || e.Why == "" || e.Expect == "" || e.Refuted == "" || !(e.GainPct >= 0 && e.GainPct <= 100) {
+				t.Fatalf("edit %+v", e)
+			}
+		}
+	})
 }

@@ -142,14 +142,15 @@ func parseDim(s string) (Dim, bool) {
 		return Dim{}, false
 	}
 	var d Dim
+	product := 1.0
 	for i, p := range parts {
 		n, err := strconv.ParseUint(strings.TrimSpace(p), 10, 31)
 		if err != nil || n == 0 {
 			return Dim{}, false
 		}
-		d[i] = int(n)
+		d[i], product = int(n), product*float64(n)
 	}
-	return d, true
+	return d, product < 1<<53 // more is no launch, and Count would overflow
 }
 
 // Merge joins pages of the same report: launches that agree in process, id,

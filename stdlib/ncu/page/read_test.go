@@ -120,52 +120,55 @@ const (
 	one  = `"0","1","k(int)","(128, 1, 1)","(64, 1, 1)","9.0","6.75"` + "\n"
 )
 
-// TestMalformed gives inputs that are wrong in one way each. Each is refused in
-// words that help, or read in part with a count of what was lost.
+// malformed are inputs that are wrong in one way each.
+var malformed = []struct {
+	name, in string
+	err      string // part of the error; empty when a partial result is due
+	note     string // part of a note
+	launches int
+}{
+	{name: "empty", in: "", err: "the file is empty"},
+	{name: "blank", in: " \n\n", err: "the file is empty"},
+	{name: "prose", in: "hello\nworld\n", err: `the first line is "hello"`},
+	{name: "binary report", in: "NVR\x00\x02\x00", err: "binary .ncu-rep"},
+	{name: "utf16", in: "\xff\xfe\"\x00I\x00D\x00", err: "UTF-16"},
+	{name: "semicolons", in: "ID;Process ID;Kernel Name\n0;1;k\n", err: "not separated by commas"},
+	{name: "tabs", in: "ID\tKernel Name\n", err: "not separated by commas"},
+	{name: "header only", in: head, err: "no launch below it"},
+	{name: "header and refusal", in: head + "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission\n", err: "no_permission"},
+	{name: "permission", in: "==PROF== Connected to process 5 (/a)\n==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU Performance Counters on the target device 0.\n", err: "no_permission"},
+	{name: "other error", in: "==ERROR== Option '--section x' did not match any section.\n", err: "ncu_error"},
+	{name: "no metric value", in: `"ID","Kernel Name","Section Name","Metric Name","Metric Unit"` + "\n" + `"0","k","s","m","u"` + "\n", err: `no column "Metric Value"`},
+	{name: "no kernel column", in: `"ID","Section Name","Metric Name","Metric Unit","Metric Value"` + "\n", err: `no column "Kernel Name"`},
+	{name: "summary", in: `"ID","Kernel Name","Section Name","Metric Name","Metric Unit","Minimum","Maximum","Average"` + "\n", err: "--print-summary"},
+	{name: "neither page", in: `"ID","Kernel Name","Colour"` + "\n" + `"0","k","red"` + "\n", err: "neither"},
+	{name: "raw without units", in: wide + one, err: "no unit row"},
+	{name: "two locales", in: good + sol + `"Elapsed Cycles","cycle","1.234.567",` + "\n", err: "decimal comma"},
+	{name: "cut in a quote", in: good + sol + `"SM Frequency","Gh`, note: "cut off inside a quoted field", launches: 1},
+	{name: "cut row then more", in: good + sol + `"SM Freq` + "\n" + sol + `"Elapsed Cycles","cycle","13,485",` + "\n", note: "cut off inside a quoted field", launches: 1},
+	{name: "cut before value", in: good + sol + `"Elapsed Cycles"` + "\n", note: "cut off before the metric value", launches: 1},
+	{name: "bad quoting", in: good + `"0","1"x,"app"` + "\n", note: "broken quoting", launches: 1},
+	{name: "no id", in: good + strings.Replace(sol, `"0"`, `"99999999999999999999"`, 1) + `"Duration","us","1.00",` + "\n", note: "without a launch id", launches: 1},
+	{name: "no kernel name", in: good + strings.Replace(sol, "k(int)", "", 1) + `"Duration","us","1.00",` + "\n", note: "without a kernel name", launches: 1},
+	{name: "no shape", in: strings.Replace(good, "(64, 1, 1)", "64", 1), note: "without a grid and block size", launches: 1},
+	{name: "unknown unit", in: good + sol + `"Speed","furlong/day","3.00",` + "\n", note: "units that are not known", launches: 1},
+	{name: "bad grouping", in: good + sol + `"Elapsed Cycles","cycle","13,48",` + "\n", err: "decimal comma"},
+	{name: "many marks", in: good + sol + `"Elapsed Cycles","cycle","1,3,4",` + "\n", note: "no numbers in this file's locale", launches: 1},
+	{name: "said twice", in: good + sol + `"Duration","us","6.76",` + "\n", note: "printed twice", launches: 1},
+	{name: "neither metric nor rule", in: good + id + `"SpeedOfLight","","","","","","","",""` + "\n", note: "neither metric nor rule", launches: 1},
+	{name: "estimate no number", in: good + id + `"SpeedOfLight","","","","SOLBottleneck","OPT","text","global","lots"` + "\n", note: "estimates that are no numbers", launches: 1},
+	{name: "noise in the table", in: good + "Segmentation fault\n", note: "lines that are no rows", launches: 1},
+	{name: "error after the table", in: good + "==ERROR== The application returned an error code (11).\n", note: "ncu reported an error", launches: 1},
+	{name: "raw short row", in: wide + unit + one + `"1","1","k(int)"` + "\n", note: "length is not the header's", launches: 2},
+	{name: "raw long row", in: wide + unit + strings.TrimSuffix(one, "\n") + `,"8"` + "\n", note: "length is not the header's", launches: 1},
+	{name: "cut gzip", in: "\x1f\x8b\x08", err: "reading ncu page"},
+	{name: "undecided locale", in: head + sol + `"Duration","us","6,750",` + "\n", note: "read as English", launches: 1},
+}
+
+// TestMalformed: each is refused in words that help, or read in part with a
+// count of what was lost.
 func TestMalformed(t *testing.T) {
-	for _, c := range []struct {
-		name, in string
-		err      string // part of the error; empty when a partial result is due
-		note     string // part of a note
-		launches int
-	}{
-		{name: "empty", in: "", err: "the file is empty"},
-		{name: "blank", in: " \n\n", err: "the file is empty"},
-		{name: "prose", in: "hello\nworld\n", err: `the first line is "hello"`},
-		{name: "binary report", in: "NVR\x00\x02\x00", err: "binary .ncu-rep"},
-		{name: "utf16", in: "\xff\xfe\"\x00I\x00D\x00", err: "UTF-16"},
-		{name: "semicolons", in: "ID;Process ID;Kernel Name\n0;1;k\n", err: "not separated by commas"},
-		{name: "tabs", in: "ID\tKernel Name\n", err: "not separated by commas"},
-		{name: "header only", in: head, err: "no launch below it"},
-		{name: "header and refusal", in: head + "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission\n", err: "no_permission"},
-		{name: "permission", in: "==PROF== Connected to process 5 (/a)\n==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU Performance Counters on the target device 0.\n", err: "no_permission"},
-		{name: "other error", in: "==ERROR== Option '--section x' did not match any section.\n", err: "ncu_error"},
-		{name: "no metric value", in: `"ID","Kernel Name","Section Name","Metric Name","Metric Unit"` + "\n" + `"0","k","s","m","u"` + "\n", err: `no column "Metric Value"`},
-		{name: "no kernel column", in: `"ID","Section Name","Metric Name","Metric Unit","Metric Value"` + "\n", err: `no column "Kernel Name"`},
-		{name: "summary", in: `"ID","Kernel Name","Section Name","Metric Name","Metric Unit","Minimum","Maximum","Average"` + "\n", err: "--print-summary"},
-		{name: "neither page", in: `"ID","Kernel Name","Colour"` + "\n" + `"0","k","red"` + "\n", err: "neither"},
-		{name: "raw without units", in: wide + one, err: "no unit row"},
-		{name: "two locales", in: good + sol + `"Elapsed Cycles","cycle","1.234.567",` + "\n", err: "decimal comma"},
-		{name: "cut in a quote", in: good + sol + `"SM Frequency","Gh`, note: "cut off inside a quoted field", launches: 1},
-		{name: "cut row then more", in: good + sol + `"SM Freq` + "\n" + sol + `"Elapsed Cycles","cycle","13,485",` + "\n", note: "cut off inside a quoted field", launches: 1},
-		{name: "cut before value", in: good + sol + `"Elapsed Cycles"` + "\n", note: "cut off before the metric value", launches: 1},
-		{name: "bad quoting", in: good + `"0","1"x,"app"` + "\n", note: "broken quoting", launches: 1},
-		{name: "no id", in: good + strings.Replace(sol, `"0"`, `"99999999999999999999"`, 1) + `"Duration","us","1.00",` + "\n", note: "without a launch id", launches: 1},
-		{name: "no kernel name", in: good + strings.Replace(sol, "k(int)", "", 1) + `"Duration","us","1.00",` + "\n", note: "without a kernel name", launches: 1},
-		{name: "no shape", in: strings.Replace(good, "(64, 1, 1)", "64", 1), note: "without a grid and block size", launches: 1},
-		{name: "unknown unit", in: good + sol + `"Speed","furlong/day","3.00",` + "\n", note: "units that are not known", launches: 1},
-		{name: "bad grouping", in: good + sol + `"Elapsed Cycles","cycle","13,48",` + "\n", err: "decimal comma"},
-		{name: "many marks", in: good + sol + `"Elapsed Cycles","cycle","1,3,4",` + "\n", note: "no numbers in this file's locale", launches: 1},
-		{name: "said twice", in: good + sol + `"Duration","us","6.76",` + "\n", note: "printed twice", launches: 1},
-		{name: "neither metric nor rule", in: good + id + `"SpeedOfLight","","","","","","","",""` + "\n", note: "neither metric nor rule", launches: 1},
-		{name: "estimate no number", in: good + id + `"SpeedOfLight","","","","SOLBottleneck","OPT","text","global","lots"` + "\n", note: "estimates that are no numbers", launches: 1},
-		{name: "noise in the table", in: good + "Segmentation fault\n", note: "lines that are no rows", launches: 1},
-		{name: "error after the table", in: good + "==ERROR== The application returned an error code (11).\n", note: "ncu reported an error", launches: 1},
-		{name: "raw short row", in: wide + unit + one + `"1","1","k(int)"` + "\n", note: "length is not the header's", launches: 2},
-		{name: "raw long row", in: wide + unit + strings.TrimSuffix(one, "\n") + `,"8"` + "\n", note: "length is not the header's", launches: 1},
-		{name: "cut gzip", in: "\x1f\x8b\x08", err: "reading ncu page"},
-		{name: "undecided locale", in: head + sol + `"Duration","us","6,750",` + "\n", note: "read as English", launches: 1},
-	} {
+	for _, c := range malformed {
 		r, err := page.Read(strings.NewReader(c.in))
 		switch {
 		case c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)):
@@ -366,6 +369,9 @@ func TestNames(t *testing.T) {
 func FuzzRead(f *testing.F) {
 	for _, s := range []string{"", good, wide + unit + one, head, "==ERROR== ERR_NVGPUCTRPERM\n", good + good, head + sol + "\"Duration\",\"us\",\"1.234,5\",\n"} {
 		f.Add([]byte(s))
+	}
+	for _, c := range malformed {
+		f.Add([]byte(c.in))
 	}
 	for _, name := range []string{"public/edge_error_text_instead_of_csv.csv", "ladder/live.csv"} {
 		data, err := os.ReadFile("../testdata/" + name)
