@@ -56,6 +56,18 @@ func TestLadder(t *testing.T) {
 	}
 }
 
+// TestNarrowCopy: a copy of 4 bytes a thread reaches 49 % of the bandwidth
+// where stream_copy, the same with 16, reaches 85 %; so width is what to change.
+func TestNarrowCopy(t *testing.T) {
+	r := diagnosis.Of(input(launches(t, "imported/raw.csv.gz")[0]))
+	if r.Class != diagnosis.Latency || r.Edit.ID != "wider-loads" {
+		t.Errorf("copy_v0 is %s → %s, want latency → wider-loads", r.Class, r.Edit.ID)
+	}
+	if m := r.Roofline.Missing; len(m) != 1 || !strings.Contains(m[0], "executes none") {
+		t.Errorf("a copy has no floating-point operations, and the roofline says %q", m)
+	}
+}
+
 // TestPublicSamples: classes as a reader of the samples gave them.
 func TestPublicSamples(t *testing.T) {
 	for _, c := range []struct {
@@ -210,6 +222,8 @@ func TestThresholds(t *testing.T) {
 		{"compute without pipes", map[string]float64{sm: 85, mem: 30}, nil, diagnosis.Compute, "reprofile-ComputeWorkloadAnalysis"},
 		{"waiting for memory, few warps fit", map[string]float64{sm: 30, mem: 30, waves: 4, latency: 10, stall + "long_scoreboard" + per: 6, "sm__maximum_warps_per_active_cycle_pct": 25, "launch__occupancy_limit_registers": 2, "launch__occupancy_limit_warps": 8}, nil, diagnosis.Latency, "raise-occupancy"},
 		{"waiting for memory, enough fit", map[string]float64{sm: 30, mem: 30, waves: 4, latency: 10, stall + "long_scoreboard" + per: 6, "sm__maximum_warps_per_active_cycle_pct": 75, "launch__occupancy_limit_registers": 2}, nil, diagnosis.Latency, "prefetch"},
+		{"waiting for broadcasts", map[string]float64{sm: 30, mem: 30, waves: 4, latency: 10, stall + "long_scoreboard" + per: 6, "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum": 1, "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum": 1}, nil, diagnosis.Latency, "prefetch"},
+		{"waiting for wide loads", map[string]float64{sm: 30, mem: 30, waves: 4, latency: 10, stall + "long_scoreboard" + per: 6, "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum": 16, "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum": 1}, nil, diagnosis.Latency, "prefetch"},
 		{"not selected is no stall to mend", map[string]float64{sm: 50, mem: 30, waves: 4, latency: 10, stall + "not_selected" + per: 6, stall + "barrier" + per: 3.1}, nil, diagnosis.Latency, "fewer-barriers"},
 		{"no stall above 30", map[string]float64{sm: 50, mem: 50, waves: 4, latency: 10, stall + "barrier" + per: 3, stall + "wait" + per: 2}, nil, diagnosis.Balanced, "next-kernel"},
 		{"balanced", map[string]float64{sm: 65, mem: 70, waves: 4}, nil, diagnosis.Balanced, "next-kernel"},

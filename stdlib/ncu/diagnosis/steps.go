@@ -21,6 +21,7 @@ const (
 	busyPipe     = 80.0   // % (HighPipeUtilization)
 	busyTensor   = 60.0
 	idleTensor   = 20.0
+	narrowLoad   = 8.0  // sectors per load request
 	mainStall    = 30.0 // % of warp cycles per issue (CPIStall)
 )
 
@@ -316,8 +317,10 @@ func latency(v *view) []candidate {
 	if e, ok := v.estimate("CPIStall"); ok {
 		gain = min(gain, e)
 	}
-	if c, ok := occupancyEdit(v, facts, top, gain); ok {
-		return []candidate{c}
+	for _, special := range []func(*view, []Fact, Stall, float64) (candidate, bool){occupancyEdit, widenEdit} {
+		if c, ok := special(v, facts, top, gain); ok {
+			return []candidate{c}
+		}
 	}
 	r := remedies[top.Reason]
 	return []candidate{{Latency, facts, Edit{ID: r.id, GainPct: gain, Change: r.change,
@@ -338,6 +341,24 @@ func occupancyEdit(v *view, facts []Fact, top Stall, gain float64) (candidate, b
 		Change:  "lower the use of " + limiter + " until another block fits on a multiprocessor",
 		Why:     fmt.Sprintf("warps wait for memory and %s admit only %.0f blocks (occupancy %.0f %%)", limiter, blocks, occ),
 		Refuted: "theoretical occupancy does not rise"}}, true
+}
+
+// widenEdit goes before prefetching when warps wait for narrow coalesced loads:
+// wider ones put more bytes in flight without a pipeline. A coalesced request
+// of 4 bytes a thread is 4 sectors, one of 16 bytes is 16; below 2 it is a
+// broadcast.
+func widenEdit(v *view, facts []Fact, top Stall, gain float64) (candidate, bool) {
+	n, a := v.number(sectorsLoaded)
+	of, b := v.number(requestsLoaded)
+	excess, known := v.excess()
+	if top.Reason != "long_scoreboard" || !a || !b || of == 0 || n/of < 2 || n/of > narrowLoad || (known && excess.Value >= badExcess) {
+		return candidate{}, false
+	}
+	facts = append(facts, Fact{sectorsLoaded + " / requests", n / of, "sector", "≤ 8", "narrow loads: a request of 16 bytes a thread is 16 sectors"})
+	return candidate{Latency, facts, Edit{ID: "wider-loads", GainPct: gain,
+		Change:  "widen each thread's global accesses to 16 bytes",
+		Why:     fmt.Sprintf("warps wait for memory (%.0f %% of the cycles between two issues) and a load request covers only %.1f sectors", top.Share, n/of),
+		Refuted: "sectors per load request do not rise towards 16"}}, true
 }
 
 // limiter is what admits the fewest blocks on a multiprocessor.

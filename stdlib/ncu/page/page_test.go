@@ -34,6 +34,7 @@ func TestDetailsAgreeWithRaw(t *testing.T) {
 	}{
 		{"h200/rmsnorm_details.csv", "h200/rmsnorm_raw.csv", 4 * 50},
 		{"ladder/details.csv.gz", "ladder/raw.csv.gz", 6 * 50},
+		{"imported/details.csv.gz", "imported/raw.csv.gz", 50},
 	} {
 		d, r := read(t, dir.details), read(t, dir.raw)
 		if len(d.Launches) != len(r.Launches) {

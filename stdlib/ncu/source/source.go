@@ -126,6 +126,9 @@ func importReport(ctx context.Context, program, path string, data []byte) (Opene
 		if err != nil {
 			return o, fmt.Errorf("importing the %s page: %w", kind, err)
 		}
+		if len(bytes.TrimSpace(text)) == 0 { // with exit code 0
+			return o, &page.Refusal{Code: page.NoKernel, Text: "the report holds no kernel"}
+		}
 		o.Files = append(o.Files, File{"." + string(kind) + ".csv", text})
 		r, err := page.Read(bytes.NewReader(text))
 		if err != nil {
