@@ -4,7 +4,8 @@
 //
 // It knows pages and reports of ncu as files. It does not run a kernel, know a
 // framework, or decide when a digest is due (T07); that is its caller's.
-// Package page reads the files, package diagnosis judges one kernel.
+// Package source opens the files, page reads them, match pairs kernels, and
+// diagnosis judges one kernel.
 //
 // The main type is Digest. Make returns a value that is owned by the caller;
 // Write puts it into a folder of its own, and Read checks it again. Nothing is
