@@ -28,6 +28,7 @@ var commands = []func(*app) *cobra.Command{
 	showCommand,
 	explainCommand,
 	reportCommand,
+	ncuCommand,
 	simserveCommand,
 	versionCommand,
 	runnerCommand,
