@@ -20,7 +20,7 @@ import (
 	"github.com/sotabuild/sotabuild/lang"
 	"github.com/sotabuild/sotabuild/stdlib/campaign/prepare"
 	"github.com/sotabuild/sotabuild/stdlib/frameworks"
-	meanings "github.com/sotabuild/sotabuild/stdlib/result"
+	definitions "github.com/sotabuild/sotabuild/stdlib/result"
 )
 
 // documents lists what people read, from the root of the repository.
@@ -361,14 +361,14 @@ func TestPages(t *testing.T) {
 	b.WriteString("## Metrics\n\nt0 is the moment before a request is written, t1 the read of the first event that carries a token, tN the read of the last one,\n" +
 		"N the server's own count of output tokens. Percentiles are linear ones over the successful requests. Times are seconds in rows\nand milliseconds in reports. A number that could not be measured is missing, never zero.\n\n" +
 		"| id | in reports | unit | better | definition |\n| --- | --- | --- | --- | --- |\n")
-	better := map[meanings.Direction]string{meanings.Higher: "higher", meanings.Lower: "lower", meanings.Neither: "–"}
-	for _, d := range meanings.Definitions {
+	better := map[definitions.Direction]string{definitions.Higher: "higher", definitions.Lower: "lower", definitions.Neither: "–"}
+	for _, d := range definitions.Definitions {
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", d.ID, d.Title, d.Unit, better[d.Better], d.Formula)
 	}
 	b.WriteString("\n## Failure classes\n\nEvery failed request and every row without a number has one. *kept*: a lasting result of the candidate, not tried again by the next apply.\n" +
 		"*rejected*: the run was no acceptable sample; it is kept and never ranked. *retries*: further attempts within one apply.\n\n" +
 		"| class | row's status | retries | then | meaning |\n| --- | --- | ---: | --- | --- |\n")
-	for _, c := range meanings.Classes {
+	for _, c := range definitions.Classes {
 		then := "tried again by the next apply"
 		switch {
 		case c.Keep:

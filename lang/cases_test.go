@@ -180,12 +180,19 @@ func dumpValue(b *strings.Builder, path string, v reflect.Value) {
 		return
 	case *Definition:
 		fmt.Fprintf(b, "%s = %s from %s\n", path, x.Name, x.Source)
+		if !strings.HasPrefix(x.Source, builtinPrefix) { // the built-in ones have tests of their own
+			dumpValue(b, path, reflect.ValueOf(*x))
+		}
 		return
 	}
 	switch v.Kind() {
 	case reflect.Struct:
 		for i := range v.NumField() {
-			dumpValue(b, strings.TrimPrefix(path+"."+v.Type().Field(i).Name, "."), v.Field(i))
+			inner := path + "." + v.Type().Field(i).Name
+			if v.Type().Field(i).Anonymous {
+				inner = path
+			}
+			dumpValue(b, strings.TrimPrefix(inner, "."), v.Field(i))
 		}
 	case reflect.Pointer:
 		if !v.IsNil() {

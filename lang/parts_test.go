@@ -234,3 +234,25 @@ func TestFilesAreKept(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
+
+// TestStopsFile checks what a file of stop blocks may hold.
+func TestStopsFile(t *testing.T) {
+	for text, want := range map[string]string{
+		"stop \"a\" {\n when = round.index > 3\n reached = false\n}": "",
+		"x = 1":         cUnknownAttr.id,
+		"gate \"a\" {}": cUnknownBlock.id,
+		"stop {}":       cLabel.id,
+		"stop \"a\" {\n when = round.index > 3\n}":                                                                         cMissing.id,
+		"stop \"a\" {\n when = round.gap[\"chat\"] > 0\n reached = false\n}":                                               cUnknownName.id,
+		"stop \"a\" {\n when = round.index > var.n\n reached = false\n}":                                                   cUnknownName.id,
+		"stop \"a\" {\n when = round.index > 3\n reached = false\n}\nstop \"a\" {\n when = round.fair\n reached = true\n}": cDuplicate.id,
+	} {
+		list, diags := Stops("stops.hcl", []byte(text))
+		switch {
+		case want == "" && (len(list) != 1 || len(diags) > 0):
+			t.Errorf("%s: %d stops\n%s", text, len(list), diags.Text(false))
+		case want != "" && (len(list) > 0 || len(diags) != 1 || diags[0].Code != want):
+			t.Errorf("%s: want one problem %s and no stop, got %d\n%s", text, want, len(list), diags.Text(false))
+		}
+	}
+}

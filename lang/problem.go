@@ -31,7 +31,6 @@ var (
 	cWrongType     = code{"wrong_type", "Wrong type"}
 	cBadValue      = code{"bad_value", "Value not allowed"}
 	cUnit          = code{"unit", "Wrong or missing unit"}
-	cNotYet        = code{"not_yet", "Not built yet"}
 	cVariable      = code{"variable", "Wrong variable value"}
 	cUnusedVar     = code{"unused_variable", "Value for no variable"}
 	cForEach       = code{"for_each", "Wrong for_each"}
@@ -48,6 +47,8 @@ var (
 	cSearchCut     = code{"search_cut", "Search space is cut"}
 	cGPUs          = code{"gpu_count", "GPU count differs"}
 	cVocab         = code{"vocab", "Vocabulary unknown"}
+	cProcess       = code{"process", "Processes make no system"}
+	cVerify        = code{"verification_required", "Verification must be asked for"}
 	cLoop          = code{"loop", "Loop cannot work"}
 	cSecret        = code{"secret_value", "Secret value in campaign"}
 	cDefinition    = code{"definition", "Wrong framework definition"}
@@ -125,6 +126,21 @@ func (p *problems) finish(sources []source) Diagnostics {
 	}
 	for i, d := range list {
 		if !secret[place{d.Range.File, d.Range.Line}] {
+			list[i].Snippet = line(sources, d.Range)
+		}
+	}
+	return list
+}
+
+// Quote adds source lines to diagnostics that another room made of a campaign's
+// ranges.
+func Quote(files []File, list Diagnostics) Diagnostics {
+	sources := make([]source, 0, len(files))
+	for _, f := range files {
+		sources = append(sources, source{f.Name, f.Bytes})
+	}
+	for i, d := range list {
+		if d.Snippet == "" {
 			list[i].Snippet = line(sources, d.Range)
 		}
 	}

@@ -52,7 +52,7 @@ type Host struct {
 func newAskSpec(c *lang.Campaign, f Facts, fw lang.Framework, command []string, stderr bool, pattern string) AskSpec {
 	sw := f.Software[fw.Label]
 	return AskSpec{Software: sw.Digest, Image: imageOf(sw), Command: command, Stderr: stderr, Pattern: pattern,
-		Env: fw.Definition.Server.Env, Host: hostOf(c, f, fw)}
+		Env: fw.Environment(), Host: hostOf(c, f, fw)}
 }
 
 // imageOf is the image as identity, only where nothing better is known.

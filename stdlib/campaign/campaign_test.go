@@ -245,7 +245,7 @@ func TestFlagsAsWords(t *testing.T) {
 func TestUnknownFlags(t *testing.T) {
 	c := sample.Load(t, strings.Replace(sample.Text, `kernel = "blocked"`, `kernal = "blocked"`, 1))
 	diags := CheckBase(c, facts(c))
-	if len(diags) != 1 || !diags.HasErrors() || !strings.Contains(diags[0].Detail, "--kernel") || diags[0].Range.Line == 0 {
+	if len(diags) != 1 || !diags.HasErrors() || !strings.Contains(diags[0].Detail, "Did you mean --kernel? Remove") || diags[0].Range.Line == 0 {
 		t.Errorf("diagnostics %+v: want one error that names --kernel and a line", diags)
 	}
 	c = sample.Load(t, strings.Replace(sample.Text, "space          = { max_num_seqs = [2] }", "space          = { max_num_sex = [2] }", 1))

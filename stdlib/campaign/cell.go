@@ -94,7 +94,7 @@ func newBenchSpec(c *lang.Campaign, f Facts, fw lang.Framework, cand search.Cand
 		Software: sw.Digest, Image: imageOf(sw),
 		Model: ModelSpec{ID: c.Model.ID, Weights: f.Weights, Revision: c.Model.Revision, Tokenizer: tokenizer, TokFiles: f.Tokenizer,
 			Precision: c.Model.Precision, Quant: c.Model.Quantization, Trust: c.Model.TrustRemoteCode, Context: c.Model.MaxContext},
-		Serve: fw.Definition.Server.Command, Flags: flags, Env: fw.Definition.Server.Env,
+		Serve: fw.Definition.Server.Command, Flags: flags, Env: fw.Environment(),
 		Load: LoadSpec{API: string(api), Path: path, Arrival: w.Arrival, Rate: w.Rate, Concurrency: n,
 			Temperature: w.Temperature, MinSuccess: c.Judge.SLA.MinSuccessRate, Seed: w.Seed},
 		GPUs: gpus, Smoke: c.Smoke,

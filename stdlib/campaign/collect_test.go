@@ -1,6 +1,7 @@
 package campaign
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"github.com/sotabuild/sotabuild/stdlib/campaign/internal/sample"
 	"github.com/sotabuild/sotabuild/stdlib/result"
 	"github.com/sotabuild/sotabuild/stdlib/search"
+	"github.com/sotabuild/sotabuild/stdlib/winners"
 )
 
 // store is a real store in a folder of the test.
@@ -92,6 +94,26 @@ func TestACellThatNeverRanHasARowWithoutNumbers(t *testing.T) {
 				t.Errorf("%s: output %s is empty", class.Class, v.Name)
 			}
 		}
+	}
+}
+
+// TestNoNumberIsASelection: a framework whose rows all failed has a selection
+// without a best row, so that nothing is tried again at the next apply.
+func TestNoNumberIsASelection(t *testing.T) {
+	s := store(t)
+	j := cellJob(t, s)
+	failed := collectBench(j, compile.StepResult{Class: "oom", Reason: "why"})
+	row, _, err := s.Object(bytes.NewReader(failed.Outputs[0].Bytes))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := selectBest(t.Context(), compile.Job{Spec: SelectSpec{}, Objects: s, Inputs: []compile.InputValue{{Name: "row", Digest: row, Failed: true}}})
+	var sel winners.Selection
+	if err := json.Unmarshal(r.Outputs[0].Bytes, &sel); err != nil {
+		t.Fatal(err)
+	}
+	if r.Outcome.State != cache.OK || sel.Best != nil {
+		t.Errorf("outcome %+v, best %v", r.Outcome, sel.Best)
 	}
 }
 

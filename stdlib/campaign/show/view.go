@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sotabuild/sotabuild/engine/cache"
@@ -179,7 +180,7 @@ func (j *joiner) ranking(rows map[string][]winners.Input) winners.Ranking {
 func (j *joiner) cell(c campaign.Cell) (*report.Cell, error) {
 	out := &report.Cell{Framework: c.Framework, Candidate: c.Candidate.Name}
 	if c.Skip != "" {
-		return out, j.neverRun(c, out, c.SkipClass, c.Skip)
+		return out, j.neverRun(c, out, c.SkipClass, strings.TrimPrefix(c.Skip, string(c.SkipClass)+": "))
 	}
 	rec := j.record(c.Addr)
 	if rec == nil || rec.Output("row").IsZero() {
