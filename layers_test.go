@@ -74,6 +74,7 @@ var testMayImport = map[string][]string{
 	"stdlib/bench":         {"stdlib/simserve"},
 	"stdlib/dataset":       {"engine/key"},
 	"stdlib/frameworks":    {"lang"},
+	"stdlib/draft":         {"stdlib/frameworks"},
 	"stdlib/stops":         {"lang"},
 	"stdlib/reference":     {"stdlib/*"},
 	"stdlib/cookbook":      {"stdlib/*"},

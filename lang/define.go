@@ -174,7 +174,8 @@ func checkDefinition(d *Definition) []string {
 		return list
 	}
 	for _, need := range []string{"{port}", "{flags}", "{model}"} {
-		if !slices.Contains(d.Server.Command, need) {
+		// Port and model may be part of a word: "{model}/model.gguf".
+		if !slices.ContainsFunc(d.Server.Command, func(w string) bool { return strings.Contains(w, need) }) {
 			add("the server command has no word %s. Without it %s. Put %q into the list as a word of its own.", need, without[need], need)
 		}
 	}

@@ -47,7 +47,11 @@ func load(in Input) (*Campaign, Diagnostics) {
 	if !filepath.IsAbs(in.Dir) {
 		panic("lang: Input.Dir is not absolute")
 	}
-	return compile(in, readDir(in.Dir, in.Overlay, p), p)
+	sources := readDir(in.Dir, in.Overlay, p)
+	if !slices.ContainsFunc(sources, func(s source) bool { return strings.TrimSuffix(s.name, jsonSuffix) == mainFile }) {
+		return nil, p.finish(sources) // Without it everything else is missing too, which nobody needs to hear.
+	}
+	return compile(in, sources, p)
 }
 
 // compile is load without reading the folder.

@@ -136,6 +136,21 @@ func (p *problems) finish(sources []source) Diagnostics {
 	return list
 }
 
+// Quote adds source lines to diagnostics that another room made of a campaign's
+// ranges.
+func Quote(files []File, list Diagnostics) Diagnostics {
+	sources := make([]source, 0, len(files))
+	for _, f := range files {
+		sources = append(sources, source{f.Name, f.Bytes})
+	}
+	for i, d := range list {
+		if d.Snippet == "" {
+			list[i].Snippet = line(sources, d.Range)
+		}
+	}
+	return list
+}
+
 // maxSnippet is the length in bytes of the longest source line that is shown.
 const maxSnippet = 500
 

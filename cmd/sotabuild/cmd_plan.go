@@ -91,6 +91,9 @@ func (a *app) showPlan(w io.Writer, s *session, p *plan.Plan, all bool) error {
 		fmt.Fprintf(w, "%s %s  %s\n", st.mark(l.Mark), l.Addr, st.dim(l.Text))
 	}
 	fmt.Fprintln(w, st.bold(p.Totals()))
+	if e := p.Estimate.String(); e != "" {
+		fmt.Fprintln(w, st.dim(e))
+	}
 	if len(s.Unasked) > 0 {
 		fmt.Fprintf(w, "The help of %d programs is not known yet: apply asks for it first and checks every flag before the first server starts.\n", len(s.Unasked))
 	}

@@ -101,9 +101,7 @@ func (p *progress) line(e event.Event) {
 	case event.NodeStarted:
 		p.running = append(p.running, running{e.Node, "", e.Time})
 	case event.TaskStarted:
-		if !p.live {
-			p.print("▶ ", e.Node, "started, logs in "+relative(e.Log))
-		}
+		p.print("▶ ", e.Node, "started, logs in "+relative(e.Log))
 	case event.NodeProgress:
 		for i := range p.running {
 			if p.running[i].node == e.Node {

@@ -233,7 +233,7 @@ func collectBench(j compile.Job, step compile.StepResult) compile.Result {
 	}
 	out.Outputs = []compile.Value{{Name: "row", Bytes: append(b, '\n')}}
 	if len(requests) == 0 {
-		requests = []byte("# no request was sent\n")
+		requests = []byte("# no measured request was sent\n")
 	}
 	out.Outputs = append(out.Outputs, compile.Value{Name: "requests", Bytes: requests})
 	return out
@@ -254,6 +254,14 @@ func (s BenchSpec) subject() result.Subject {
 		}
 	}
 	return out
+}
+
+// SkippedRow is the row of a cell that is never run (R075).
+func (s BenchSpec) SkippedRow(class result.Class, reason string) result.Row {
+	row := result.Row{Version: result.RowVersion, Workload: s.Life.Workload, Subject: s.subject()}
+	row.Fail(class, reason)
+	row.Server.Command = serverOf(s).Argv
+	return row
 }
 
 // complete fills in what the client cannot know.
