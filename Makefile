@@ -2,7 +2,7 @@
 GO ?= go
 STATIC = CGO_ENABLED=0 $(GO) build -trimpath
 
-.PHONY: build demo example-llamacpp test race lint golden clean
+.PHONY: build demo example-llamacpp test race lint fuzz golden clean
 
 build: ## the binary and the example server, static
 	$(STATIC) -o bin/ ./cmd/sotabuild ./examples/tinyserve
