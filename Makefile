@@ -2,7 +2,7 @@
 GO ?= go
 STATIC = CGO_ENABLED=0 $(GO) build -trimpath
 
-.PHONY: build demo example-llamacpp test race lint golden clean
+.PHONY: build demo example-llamacpp test race lint fuzz golden clean
 
 build: ## the binary and the example server, static
 	$(STATIC) -o bin/ ./cmd/sotabuild ./examples/tinyserve
@@ -16,7 +16,7 @@ example-llamacpp: build ## a real llama-server against tinyserve
 
 test: build ## go vet and every test
 	$(GO) vet ./...
-	$(GO) test ./...
+	$(GO) test -timeout 20m ./...
 
 race: build ## the race detector where goroutines share state
 	CGO_ENABLED=1 $(GO) test -race ./lang/... ./engine/... ./executors/... ./stdlib/bench/...
@@ -25,6 +25,16 @@ lint: ## gofmt, go vet, staticcheck (pinned in tools.mod)
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; exit 1; }
 	$(GO) vet ./...
 	$(GO) tool -modfile=tools.mod staticcheck ./...
+
+# Each target alone; a longer time finds more: make fuzz FUZZTIME=20m
+FUZZTIME ?= 20s
+FUZZ = lang:FuzzLoad lang:FuzzFormat lang:FuzzPredicate stdlib/cookbook:FuzzConvert stdlib/help:FuzzParse
+
+fuzz: ## every fuzz target, from the committed corpora
+	@set -e; for t in $(FUZZ); do \
+		echo "$$t for $(FUZZTIME)"; \
+		$(GO) test ./$${t%%:*} -run '^$$' -fuzz "^$${t##*:}\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 5x; \
+	done
 
 golden: build ## rewrite expected outputs, then look at the difference
 	SOTABUILD_UPDATE=1 $(GO) test ./...

@@ -85,6 +85,17 @@ var definitionBlocks = []Block{
 		close: within(func(d *Definition, f *FlagRules) { d.Flags = *f }),
 	},
 	{
+		Path: "file.definition.flags.rule", Label: "the rule's name", Many: true, Doc: "What flags mean together: one needs another, or excludes it.",
+		Attrs: []Attr{
+			{"flag", flagNameType, "", true, "", "Where this flag is given or searched, the other one counts.", "", into(func(r *FlagRule, v string) { r.Flag = v })},
+			{"needs", flagNameType, "", false, "", "This one must be given or searched too.", "", into(func(r *FlagRule, v string) { r.Needs = v })},
+			{"excludes", flagNameType, "", false, "", "This one must not be given or searched. A rule has one of the two.", "", into(func(r *FlagRule, v string) { r.Excludes = v })},
+			{"because", textType, "", true, "", "A sentence that says why.", "", into(func(r *FlagRule, v string) { r.Because = v })},
+		},
+		open:  func(h header) any { return &FlagRule{Name: h.name} },
+		close: within(func(f *FlagRules, r *FlagRule) { f.Rules = append(f.Rules, *r) }),
+	},
+	{
 		Path: "file.definition.failure", Label: "the failure class", Many: true, Doc: "Text of the server's log that tells why it ended.", Rules: "R075",
 		Labels: []string{"oom", "port_in_use", "start_failed", "server_died"},
 		Attrs: []Attr{

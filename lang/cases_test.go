@@ -105,7 +105,7 @@ func write(t *testing.T, path string, a *txtar.Archive, text string) {
 }
 
 func TestBadCampaigns(t *testing.T) {
-	golden(t, "bad", 40, func(t *testing.T, a *txtar.Archive) string {
+	golden(t, "bad", 60, func(t *testing.T, a *txtar.Archive) string {
 		c, diags := loadFiles(t, a, inputOf(a))
 		if c != nil {
 			t.Error("the campaign loaded")
@@ -116,7 +116,7 @@ func TestBadCampaigns(t *testing.T) {
 }
 
 func TestBadDefinitions(t *testing.T) {
-	golden(t, "definitions", 6, func(t *testing.T, a *txtar.Archive) string {
+	golden(t, "definitions", 15, func(t *testing.T, a *txtar.Archive) string {
 		c, diags := loadFiles(t, a, inputOf(a))
 		if c != nil {
 			t.Error("the campaign loaded")

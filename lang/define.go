@@ -149,6 +149,11 @@ func checkDefinition(d *Definition) []string {
 		add("%v.", err)
 	}
 	checkProfiler(d, add)
+	for _, r := range d.Flags.Rules {
+		if (r.Needs == "") == (r.Excludes == "") {
+			add("the rule %q has both needs and excludes, or neither. Write one of them.", r.Name)
+		}
+	}
 	if d.Version != nil {
 		if err := checkWords(d.Version.Command, "version command", "{program}"); err != nil {
 			add("%v.", err)

@@ -73,6 +73,7 @@ type FlagRules struct {
 	Fixed            []Flag            // always passed
 	NotSearched      map[string]string // flag → reason it may not stand in a search space
 	Aliases          map[string]string // our spelling → the system's
+	Rules            []FlagRule
 }
 
 // Profiler says how the system's profiler is armed and driven. Texts may hold
@@ -86,6 +87,10 @@ type Profiler struct {
 
 // Call is one POST to the server; an empty Body sends none.
 type Call struct{ Path, Body string }
+
+// FlagRule says that one flag needs another, or excludes it. One of Needs and
+// Excludes is set.
+type FlagRule struct{ Name, Flag, Needs, Excludes, Because string }
 
 // FailureRule turns text of the server's log into a failure class.
 type FailureRule struct {

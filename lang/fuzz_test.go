@@ -49,6 +49,9 @@ func seedFiles(f *testing.F, add func(text string), folders ...string) {
 func FuzzLoad(f *testing.F) {
 	seedFiles(f, func(s string) { f.Add(s) }, "good", "bad", "definitions")
 	f.Fuzz(func(t *testing.T, text string) {
+		if plainAndShallow([]byte(text)) && !shallowTokens(source{mainFile, []byte(text)}, &problems{}) {
+			t.Error("a file that nests too deeply passes for a plain one")
+		}
 		for _, name := range []string{mainFile, "x" + definitionSuffix, "x" + variablesSuffix, "x" + campaignSuffix + jsonSuffix, "x" + definitionSuffix + jsonSuffix} {
 			begin := time.Now()
 			c, diags := loadText(name, text)
@@ -159,10 +162,27 @@ func TestHostileInputs(t *testing.T) {
 		"garbage":           strings.Repeat("}{\x00\xff\"${", 20_000),
 		"too_large":         strings.Repeat("#\n", maxFile),
 	}
+	inJSON := map[string]string{
+		"json_lists":     strings.Repeat("[", 200_000),
+		"json_objects":   strings.Repeat(`{"a":`, 100_000),
+		"json_one_line":  `{"locals": {"a": [` + strings.Repeat("1,", 400_000) + `1]}}`,
+		"json_keys":      `{"scenario": {` + strings.Repeat(`"a": {"a": {}},`, 60_000) + `"b": {}}}`,
+		"json_template":  `{"locals": {"a": "${` + strings.Repeat("(", 100_000) + `"}}`,
+		"json_templates": `{"locals": {"a": [` + strings.Repeat(`"${((((((((((1))))))))))}",`, 30_000) + `1]}}`,
+		"json_number":    `{"locals": {"a": 1e999999999, "b": -1e-999999999}}`,
+		"json_blocks":    `{"gpus": ` + strings.Repeat("[", 90) + strings.Repeat("]", 90) + `}`,
+		"json_too_large": `{"locals": {"a": "` + strings.Repeat("x", maxFile) + `"}}`,
+	}
+	for name, text := range inJSON {
+		inputs[name] = text
+	}
 	for name, text := range inputs {
 		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			if err := os.WriteFile(filepath.Join(dir, mainFile), []byte(text), 0o644); err != nil {
+			dir, file := t.TempDir(), mainFile
+			if strings.HasPrefix(name, "json_") {
+				file += jsonSuffix
+			}
+			if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644); err != nil {
 				t.Fatal(err)
 			}
 			begin := time.Now()
@@ -180,18 +200,39 @@ func TestHostileInputs(t *testing.T) {
 	}
 }
 
+// manyBlocks is a campaign of n scenario blocks beside the few that it needs.
+func manyBlocks(n int) string {
+	var b strings.Builder
+	b.WriteString("campaign \"x\" {\n target = \"openai\"\n compare = []\n smoke = true\n}\nmodel \"m\" {\n vocab = [0, 9]\n}\n" +
+		"framework \"openai\" {\n url = [\"http://h:1\"]\n}\nlocals {\n n = 8\n}\n")
+	for i := range n {
+		fmt.Fprintf(&b, "scenario \"s%d\" {\n  input_len = local.n\n  output_len = 4\n}\n", i)
+	}
+	return b.String()
+}
+
+// BenchmarkLoad loads campaigns of 1,000 and 10,000 blocks. The numbers of a
+// machine stand in docs/editor.md; what is asserted is only how they grow.
+func BenchmarkLoad(b *testing.B) {
+	for _, n := range []int{1000, 10_000} {
+		text := manyBlocks(n)
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			for b.Loop() {
+				if c, diags := loadText(mainFile, text); c == nil {
+					b.Fatal(diags.Text(false))
+				}
+			}
+		})
+	}
+}
+
 // TestManyBlocks loads campaigns of many blocks and checks that time grows in
 // step with them: ten times the blocks, at most thirty times the time.
 func TestManyBlocks(t *testing.T) {
 	load := func(n int) time.Duration {
-		var b strings.Builder
-		b.WriteString("campaign \"x\" {\n target = \"openai\"\n compare = []\n smoke = true\n}\nmodel \"m\" {\n vocab = [0, 9]\n}\n" +
-			"framework \"openai\" {\n url = [\"http://h:1\"]\n}\nlocals {\n n = 8\n}\n")
-		for i := range n {
-			fmt.Fprintf(&b, "scenario \"s%d\" {\n  input_len = local.n\n  output_len = 4\n}\n", i)
-		}
+		text := manyBlocks(n)
 		begin := time.Now()
-		c, diags := loadText(mainFile, b.String())
+		c, diags := loadText(mainFile, text)
 		took := time.Since(begin)
 		if c == nil || len(c.Load.Scenarios) != n {
 			t.Fatal(diags.Text(false))

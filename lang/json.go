@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"slices"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
@@ -16,9 +16,6 @@ import (
 
 // jsonSuffix marks a file in the JSON syntax of HCL.
 const jsonSuffix = ".json"
-
-// maxColumn bounds the work for one place.
-const maxColumn = 2000
 
 // jsonReader turns a file in the JSON syntax into the same tree that the native
 // syntax gives, so that everything after the parser is one piece of code. The
@@ -29,14 +26,12 @@ const maxColumn = 2000
 // are templates, so that "${local.n}" is an expression. A property "//" is a
 // comment.
 type jsonReader struct {
-	name string
-	src  []byte
-	dec  *json.Decoder
-	end  int // offset behind the token read last
-	p    *problems
-	// lines are the offsets at which lines begin. A file on one long line costs
-	// the square of its length in columns, so columns beyond maxColumn are cut.
-	lines []int
+	name   string
+	src    []byte
+	dec    *json.Decoder
+	end    int // offset behind the token read last
+	p      *problems
+	places []lineCol // of each byte, and of the end
 }
 
 // errTold says that a problem is told and nothing more can be read.
@@ -47,7 +42,7 @@ var errTold = errors.New("told")
 func parseJSON(s source, root string, p *problems) *hclsyntax.Body {
 	dec := json.NewDecoder(bytes.NewReader(s.bytes))
 	dec.UseNumber()
-	r := &jsonReader{name: s.name, src: s.bytes, dec: dec, p: p, lines: lineStarts(s.bytes)}
+	r := &jsonReader{name: s.name, src: s.bytes, dec: dec, p: p, places: placesOf(s.bytes)}
 	v, err := r.value(0)
 	if err == nil {
 		if _, after := r.dec.Token(); !errors.Is(after, io.EOF) {
@@ -279,26 +274,29 @@ func (r *jsonReader) rng(from, to int) hcl.Range {
 }
 
 func (r *jsonReader) pos(offset int) hcl.Pos {
-	line, begin := slices.BinarySearch(r.lines, offset)
-	if !begin {
-		line--
-	}
-	col := 1
-	for _, c := range string(r.src[r.lines[line]:min(offset, r.lines[line]+maxColumn)]) {
-		if !unicode.Is(unicode.Mn, c) { // combines with the one before
-			col++
-		}
-	}
-	return hcl.Pos{Line: line + 1, Column: col, Byte: offset}
+	p := r.places[offset]
+	return hcl.Pos{Line: int(p.line), Column: int(p.col), Byte: offset}
 }
 
-// lineStarts are the offsets at which lines begin.
-func lineStarts(src []byte) []int {
-	starts := []int{0}
-	for i, c := range src {
-		if c == '\n' {
-			starts = append(starts, i+1)
+// lineCol is the line and column of a byte, from 1.
+type lineCol struct{ line, col int32 }
+
+// placesOf are the places of all bytes and of the end. They are found once: a
+// file on one long line would cost the square of its length otherwise.
+func placesOf(src []byte) []lineCol {
+	places := make([]lineCol, 0, len(src)+1)
+	at := lineCol{1, 1}
+	for rest := src; len(rest) > 0; {
+		c, n := utf8.DecodeRune(rest)
+		for range n {
+			places = append(places, at)
+		}
+		switch rest = rest[n:]; {
+		case c == '\n':
+			at = lineCol{at.line + 1, 1}
+		case !unicode.Is(unicode.Mn, c): // else it combines with the one before
+			at.col++
 		}
 	}
-	return starts
+	return append(places, at)
 }

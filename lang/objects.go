@@ -222,7 +222,7 @@ func (g *given) flag() (Value, bool) {
 		}
 		f, _ := v.AsBigFloat().Float64()
 		short := strconv.FormatFloat(f, 'g', -1, 64)
-		if back, err := cty.ParseNumberVal(short); err != nil || back.Equals(v).False() {
+		if back, err := cty.ParseNumberVal(short); err != nil || back.AsBigFloat().Cmp(v.AsBigFloat()) != 0 {
 			g.wrong("the number has more digits than a server reads, so that it would not be the one that is keyed. Write %s.", short)
 			return Value{}, false
 		}

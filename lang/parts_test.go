@@ -2,6 +2,7 @@ package lang
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -253,6 +254,32 @@ func TestStopsFile(t *testing.T) {
 			t.Errorf("%s: %d stops\n%s", text, len(list), diags.Text(false))
 		case want != "" && (len(list) > 0 || len(diags) != 1 || diags[0].Code != want):
 			t.Errorf("%s: want one problem %s and no stop, got %d\n%s", text, want, len(list), diags.Text(false))
+		}
+	}
+}
+
+// TestManyWarnings loads a campaign with more warnings than are shown: they are
+// still no error.
+func TestManyWarnings(t *testing.T) {
+	text := manyBlocks(1)
+	for i := range 2 * maxProblems {
+		text += fmt.Sprintf("framework \"f%d\" {\n  use = \"vllm\"\n  program = \"p\"\n}\n", i)
+	}
+	c, diags := loadText(mainFile, text)
+	if last := diags[len(diags)-1]; c == nil || len(diags) != maxProblems+1 || last.Severity != Warning || !strings.Contains(last.Detail, "further problems") {
+		t.Errorf("campaign %t, %d diagnostics, the last: %+v", c != nil, len(diags), last)
+	}
+}
+
+// TestPlainFiles checks which files are known to be shallow without lexing.
+func TestPlainFiles(t *testing.T) {
+	for text, want := range map[string]bool{
+		"": true, manyBlocks(50): true, "a = \"{{{\" # [[[\n// ((((\n": true, "a = \"x\\\"}\"": true,
+		strings.Repeat("[", maxNest): false, strings.Repeat("\"", 2) + strings.Repeat("(", maxNest): false, strings.Repeat("!", maxDepth+1): false,
+		"a = <<X\nX\n": false, "/* } */": false, "a = \"${b}\"": false, "a = \"\n": false,
+	} {
+		if got := plainAndShallow([]byte(text)); got != want {
+			t.Errorf("%.40q: %t, want %t", text, got, want)
 		}
 	}
 }

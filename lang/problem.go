@@ -1,6 +1,7 @@
 package lang
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"slices"
@@ -110,9 +111,12 @@ func (p *problems) finish(sources []source) Diagnostics {
 		return a.Range == b.Range && a.Code == b.Code && a.Detail == b.Detail
 	})
 	if len(list) > maxProblems {
-		more := len(list) - maxProblems
+		more, severity := len(list)-maxProblems, Warning
+		if list[maxProblems:].HasErrors() {
+			severity = Error
+		}
 		list = append(list[:maxProblems:maxProblems], Diagnostic{
-			Severity: Error, Code: cTooLarge.id, Summary: cTooLarge.summary, Range: list[maxProblems].Range,
+			Severity: severity, Code: cTooLarge.id, Summary: cTooLarge.summary, Range: list[maxProblems].Range,
 			Detail: fmt.Sprintf("%d further problems are not shown. Fix the first ones and load again.", more),
 		})
 	}
@@ -155,20 +159,20 @@ func line(sources []source, r Range) string {
 		if s.name != r.File || r.Line < 1 {
 			continue
 		}
-		text, n := string(s.bytes), r.Line
+		rest, n := s.bytes, r.Line
 		for ; n > 1; n-- {
-			_, rest, found := strings.Cut(text, "\n")
-			if !found {
+			i := bytes.IndexByte(rest, '\n')
+			if i < 0 {
 				return ""
 			}
-			text = rest
+			rest = rest[i+1:]
 		}
-		text, _, _ = strings.Cut(text, "\n")
-		text = strings.TrimSuffix(text, "\r")
+		text, _, _ := bytes.Cut(rest, []byte("\n"))
+		text = bytes.TrimSuffix(text, []byte("\r"))
 		if len(text) > maxSnippet {
 			return ""
 		}
-		return strings.ToValidUTF8(text, "\uFFFD")
+		return strings.ToValidUTF8(string(text), "\uFFFD")
 	}
 	return ""
 }

@@ -18,6 +18,7 @@ func (d *draft) checkFramework(f *Framework, p *problems) {
 	}
 	known := len(p.list)
 	checkFlagNames(f, p)
+	checkFlagRules(f, p)
 	if len(p.list) > known {
 		return // values of wrong flags are nobody's concern
 	}
@@ -127,6 +128,34 @@ func checkFlagNames(f *Framework, p *problems) {
 	for _, x := range f.Search.Space {
 		if check(x.Name, x.Range, true) {
 			seen[canonicalFlag(def, x.Name)] = Flag{Name: x.Name, Range: x.Range}
+		}
+	}
+}
+
+// checkFlagRules checks what a definition says of flags together.
+func checkFlagRules(f *Framework, p *problems) {
+	given := map[string]Range{}
+	for _, x := range f.Definition.Flags.Fixed {
+		given[x.Name] = f.Range
+	}
+	for _, x := range f.Flags {
+		if x.Value.Kind != Null {
+			given[canonicalFlag(f.Definition, x.Name)] = x.Range
+		}
+	}
+	for _, x := range f.Search.Space {
+		given[canonicalFlag(f.Definition, x.Name)] = x.Range
+	}
+	for _, r := range f.Definition.Flags.Rules {
+		at, ok := given[r.Flag]
+		if !ok {
+			continue
+		}
+		if _, there := given[r.Needs]; r.Needs != "" && !there {
+			p.add(cFlag, at, "%q needs the flag %q: %s Write it into flags or space, or remove %q.", r.Flag, r.Needs, r.Because, r.Flag)
+		}
+		if _, there := given[r.Excludes]; r.Excludes != "" && there {
+			p.add(cFlag, at, "%q cannot stand beside the flag %q: %s Remove one of them.", r.Flag, r.Excludes, r.Because)
 		}
 	}
 }

@@ -67,11 +67,14 @@ func (d *draft) framework(label string) *Framework {
 
 // useDefinitions joins each framework with its definition.
 func (d *draft) useDefinitions(lib *library, p *problems) {
+	first := map[string]int{}
 	for i := range d.Frameworks {
 		f := &d.Frameworks[i]
-		if j := slices.Index(d.labels(), f.Label); j < i {
+		if j, twice := first[f.Label]; twice {
 			x := p.add(cDuplicate, f.Range, "Two frameworks have the name %q. for_each names them LABEL_KEY; change one of the labels.", f.Label)
 			x.Related = []Range{d.Frameworks[j].Range}
+		} else {
+			first[f.Label] = i
 		}
 		def, found := lib.named(f.Use)
 		if found {

@@ -1,6 +1,7 @@
 package lang
 
 import (
+	"bytes"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -145,11 +146,53 @@ func parse(s source, root string, p *problems) *hclsyntax.Body {
 // shallow refuses nesting that would exhaust the stack of the parser, which is
 // recursive in brackets, unary operators, conditionals and splats. Lexing costs
 // half of parsing, and a small file cannot nest deeply enough to matter
-// (32 KiB × 5 kB of stack a level), so only large ones pay.
+// (32 KiB × 5 kB of stack a level), so only large ones pay, and of those only
+// the ones that are not plain.
 func shallow(s source, p *problems) bool {
-	if len(s.bytes) <= 32<<10 {
-		return true
+	return len(s.bytes) <= 32<<10 || plainAndShallow(s.bytes) || shallowTokens(s, p)
+}
+
+// plainAndShallow reports whether a file certainly is within the bounds of
+// shallowTokens. It reads bytes and no tokens, so it says no to every file whose
+// brackets it cannot tell from text: heredocs, long comments, templates.
+func plainAndShallow(src []byte) bool {
+	if bytes.Contains(src, []byte("<<")) || bytes.Contains(src, []byte("/*")) {
+		return false
 	}
+	depth, operators, quoted := 1, 0, false
+	for i := 0; i < len(src); i++ {
+		c := src[i]
+		follows := func(b byte) bool { return i+1 < len(src) && src[i+1] == b }
+		switch {
+		case quoted && (c == '\n' || (c == '$' || c == '%') && follows('{')):
+			return false
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '#' || c == '/' && follows('/'):
+			n := bytes.IndexByte(src[i:], '\n')
+			if n < 0 {
+				return true
+			}
+			i += n
+		case c == '{' || c == '[' || c == '(':
+			if depth++; depth > maxNest {
+				return false
+			}
+		case c == '}' || c == ']' || c == ')':
+			depth = max(depth-1, 1)
+		case c == '=' && follows('='), bytes.IndexByte([]byte("!-+*/%&|?<>"), c) >= 0:
+			if operators++; operators > maxDepth {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func shallowTokens(s source, p *problems) bool {
 	tokens, _ := hclsyntax.LexConfig(s.bytes, s.name, hcl.InitialPos)
 	before := hclsyntax.TokenNil
 	operators := []int{0} // of the expression at hand on each level

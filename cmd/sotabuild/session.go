@@ -28,17 +28,22 @@ func (a *app) load() (*lang.Campaign, error) {
 	if err != nil {
 		return nil, fail(codeUsage, err)
 	}
-	env := map[string]string{}
-	for _, kv := range os.Environ() {
-		if name, v, ok := strings.Cut(kv, "="); ok && strings.HasPrefix(name, varPrefix) {
-			env[strings.TrimPrefix(name, varPrefix)] = v
-		}
-	}
-	c, diags := lang.Load(lang.Input{Dir: dir, Definitions: frameworks.FS, Vars: vars, Env: env})
+	c, diags := lang.Load(lang.Input{Dir: dir, Definitions: frameworks.FS, Vars: vars, Env: variablesOf(os.Environ())})
 	if err := a.diagnose(diags); err != nil {
 		return nil, err
 	}
 	return c, nil
+}
+
+// variablesOf are the values of variables in an environment, by name.
+func variablesOf(environ []string) map[string]string {
+	vars := map[string]string{}
+	for _, kv := range environ {
+		if name, v, ok := strings.Cut(kv, "="); ok && strings.HasPrefix(name, varPrefix) {
+			vars[strings.TrimPrefix(name, varPrefix)] = v
+		}
+	}
+	return vars
 }
 
 func parseVars(args []string) (map[string]string, error) {

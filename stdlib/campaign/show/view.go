@@ -128,6 +128,9 @@ func (j *joiner) sides() []report.Side {
 	for _, name := range c.Sides.Excluded {
 		out = append(out, report.Side{Name: name, State: report.Excluded, Reason: "by the user"})
 	}
+	for _, a := range c.Sides.Unsupported {
+		out = append(out, report.Side{Name: a.Name, State: report.Unsupported, Reason: a.Reason})
+	}
 	for _, a := range c.Sides.Unavailable {
 		out = append(out, report.Side{Name: a.Name, State: report.Unavailable, Reason: a.Reason})
 	}
