@@ -1,0 +1,228 @@
+package read
+
+import "bytes"
+
+// event is one element of traceEvents as slices of the window. A nil slice is
+// an absent field; of duplicate keys the last counts.
+type event struct {
+	phase, cat, name []byte // insides of the strings
+	pid, tid         []byte // as spelled, with quotes
+	ts, dur          []byte // as spelled
+	args             []byte // the whole object, with braces
+}
+
+type status uint8
+
+const (
+	complete status = iota
+	short           // the bytes end inside the event
+	broken          // this is no event
+)
+
+// scan reads the event that begins at b[0] == '{' and returns its length.
+// Unneeded values are skipped, not validated: that is most of the speed.
+func (e *event) scan(b []byte) (int, status) {
+	*e = event{}
+	i := 1
+	for {
+		if i = space(b, i); i >= len(b) {
+			return 0, short
+		}
+		switch b[i] {
+		case '}':
+			return i + 1, complete
+		case ',':
+			i++
+			continue
+		case '"':
+		default:
+			return 0, broken
+		}
+		end := stringEnd(b, i+1)
+		if end < 0 {
+			return 0, short
+		}
+		key := b[i+1 : end]
+		if i = space(b, end+1); i >= len(b) {
+			return 0, short
+		}
+		if b[i] != ':' {
+			return 0, broken
+		}
+		if i = space(b, i+1); i >= len(b) {
+			return 0, short
+		}
+		n := skip(b, i)
+		if n == 0 || n >= len(b) {
+			return 0, short
+		}
+		if n < 0 {
+			return 0, broken
+		}
+		e.set(key, b[i:n])
+		if i = space(b, n); i >= len(b) {
+			return 0, short
+		}
+		if b[i] != ',' && b[i] != '}' {
+			return 0, broken
+		}
+	}
+}
+
+func (e *event) set(key, value []byte) {
+	switch string(key) {
+	case "ph":
+		e.phase = unquote(value)
+	case "cat":
+		e.cat = unquote(value)
+	case "name":
+		e.name = unquote(value)
+	case "pid":
+		e.pid = value
+	case "tid":
+		e.tid = value
+	case "ts":
+		e.ts = value
+	case "dur":
+		e.dur = value
+	case "args":
+		e.args = value
+	}
+}
+
+// space is the index of the first byte at or after i that is no white space.
+func space(b []byte, i int) int {
+	for i < len(b) && isSpace(b[i]) {
+		i++
+	}
+	return i
+}
+
+// stringEnd is the index of the quote that closes the string whose inside
+// begins at i, or -1.
+func stringEnd(b []byte, i int) int {
+	start := i
+	for {
+		j := bytes.IndexByte(b[i:], '"')
+		if j < 0 {
+			return -1
+		}
+		j += i
+		k := j
+		for k > start && b[k-1] == '\\' {
+			k--
+		}
+		if (j-k)%2 == 0 {
+			return j
+		}
+		i = j + 1
+	}
+}
+
+// skip is the index after the value that begins at b[i]; 0 when the bytes end
+// inside it, -1 when no value begins here. Bare tokens that JSON does not know
+// (N/A, nan) are values, since exporters write them.
+func skip(b []byte, i int) int {
+	switch b[i] {
+	case '"':
+		return stringEnd(b, i+1) + 1
+	case '{', '[':
+		return skipNested(b, i)
+	case ',', '}', ']', ':':
+		return -1
+	}
+	for i++; i < len(b); i++ {
+		switch b[i] {
+		case ',', '}', ']', ' ', '\n', '\t', '\r':
+			return i
+		case '"', '{', '[':
+			return -1
+		}
+	}
+	return 0
+}
+
+func skipNested(b []byte, i int) int {
+	if n := flat(b, i); n > 0 {
+		return n
+	}
+	depth := 0
+	for i < len(b) {
+		switch b[i] {
+		case '"':
+			end := stringEnd(b, i+1)
+			if end < 0 {
+				return 0
+			}
+			i = end
+		case '{', '[':
+			depth++
+		case '}', ']':
+			if depth--; depth == 0 {
+				return i + 1
+			}
+		}
+		i++
+	}
+	return 0
+}
+
+// flat is skipNested for an object without braces or escapes inside, which is
+// what nine of ten events carry. It uses four vector searches in place of a
+// loop over bytes: the first closing brace ends the object unless it stands in
+// a string (odd number of quotes before it) or inner objects opened.
+func flat(b []byte, i int) int {
+	if b[i] != '{' {
+		return 0
+	}
+	n := bytes.IndexByte(b[i:], '}')
+	if n < 0 {
+		return 0
+	}
+	s := b[i+1 : i+n]
+	if bytes.IndexByte(s, '{') >= 0 || bytes.IndexByte(s, '\\') >= 0 || bytes.Count(s, []byte{'"'})%2 != 0 {
+		return 0
+	}
+	return i + n + 1
+}
+
+// fields calls visit for every key of the object b, inside text of the key and
+// the value as spelled, and reports whether the object was well formed.
+func fields(b []byte, visit func(key, value []byte)) bool {
+	if len(b) < 2 || b[0] != '{' {
+		return false
+	}
+	for i := 1; i < len(b); {
+		i = space(b, i)
+		if i >= len(b) || b[i] == '}' {
+			return i == len(b)-1
+		}
+		if b[i] == ',' {
+			i++
+			continue
+		}
+		if b[i] != '"' {
+			return false
+		}
+		end := stringEnd(b, i+1)
+		if end < 0 {
+			return false
+		}
+		key := b[i+1 : end]
+		i = space(b, end+1)
+		if i >= len(b) || b[i] != ':' {
+			return false
+		}
+		i = space(b, i+1)
+		if i >= len(b) {
+			return false
+		}
+		n := skip(b, i)
+		if n <= 0 {
+			return false
+		}
+		visit(key, b[i:n])
+		i = n
+	}
+	return false
+}
