@@ -11,6 +11,7 @@ type builder struct {
 	w       *window
 	ev      event
 	seen    bool // traceEvents has begun
+	timed   bool // Meta.First is set
 	kinds   map[kindKey]*int
 	last    kindCache
 	tracks  map[string]uint32
@@ -95,6 +96,7 @@ func (b *builder) add(e *event) {
 	}
 	b.t.Counts.Events++
 	c := b.count(e)
+	b.first(e)
 	if c == ignored || e.phase[0] != 'X' || len(e.phase) != 1 {
 		return
 	}
@@ -132,6 +134,17 @@ func (b *builder) add(e *event) {
 		b.t.Ops = append(b.t.Ops, b.opOf(s, e.args))
 	default:
 		b.t.GPU = append(b.t.GPU, b.gpuOf(s, Kind(c-gpuKernel), e))
+	}
+}
+
+// first keeps the earliest time of the file, where viewers put their zero:
+// metadata records do not count.
+func (b *builder) first(e *event) {
+	if e.ts == nil || e.phase[0] == 'M' {
+		return
+	}
+	if at, ok := nanoseconds(e.ts); ok && (!b.timed || at < b.t.Meta.First) {
+		b.t.Meta.First, b.timed = at, true
 	}
 }
 
@@ -233,7 +246,23 @@ func (b *builder) raw(value []byte) uint32 {
 	if len(value) > maxShapes || value[0] != '[' {
 		return 0
 	}
-	return b.t.Names.intern(value)
+	b.scratch = compact(b.scratch[:0], value)
+	return b.t.Names.intern(b.scratch)
+}
+
+// compact appends value without the white space outside strings, so that
+// pretty-printed files give the same text.
+func compact(out, value []byte) []byte {
+	quoted := false
+	for i, c := range value {
+		if c == '"' && (i == 0 || value[i-1] != '\\') {
+			quoted = !quoted
+		}
+		if quoted || !isSpace(c) {
+			out = append(out, c)
+		}
+	}
+	return out
 }
 
 func (b *builder) text(value []byte) uint32 { return b.t.Names.intern(unquote(value)) }

@@ -13,6 +13,7 @@ type Meta struct {
 	Packed     int64    `json:"packed_bytes,omitempty"`
 	Raw        int64    `json:"raw_bytes"`
 	Base       int64    `json:"base_ns,omitempty"` // absolute ns = Base + time; 0: times are absolute
+	First      int64    `json:"first_ns"`          // earliest time of any event, on the file's clock
 	Rank       int      `json:"rank"`
 	World      int      `json:"world,omitempty"`
 	Devices    []Device `json:"devices,omitempty"`
