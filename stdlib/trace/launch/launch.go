@@ -60,6 +60,8 @@ type Links struct {
 	Steps    []Step // by start
 	Sites    []Site
 	Parents  []int32 // of each op: the op around it, -1 at the top
+	CallOps  []int32 // of each call that launched or names a kernel: the op around it
+	CallSite []int32 // … and the site
 	Graphs   []Graph // by start of the launch
 	Orphans  int     // GPU events without a launch in the file
 	Early    int     // events that start before their launch: clocks differ
@@ -77,6 +79,7 @@ func Build(t *read.Trace) *Links {
 	probes := probesOf(t, used)
 	opOf := l.ops(t, probes)
 	siteOf := l.sites(t, probes)
+	l.CallOps, l.CallSite = opOf, siteOf
 	stepOf, rules := l.stepOfCalls(t, probes)
 	external := map[int64]int32{}
 	for i, o := range t.Ops {
@@ -134,6 +137,7 @@ func (l *Links) calls(t *read.Trace) []bool {
 		if c.Correlation != 0 {
 			byID[correlation{t.Tracks[c.Track].Group, c.Correlation}] = int32(i)
 		}
+		used[i] = c.Kernel != 0 // during a capture nothing runs, yet the call names its kernel
 		if IsGraphLaunch(t.Name(c.Name)) {
 			graph[int32(i)] = int32(len(l.Graphs))
 			used[i] = true
