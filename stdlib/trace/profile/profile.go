@@ -7,6 +7,7 @@ package profile
 import (
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -115,8 +116,10 @@ func framework(p *Profile) string {
 			}
 		}
 	}
-	if len(p.Links.Sites) > 0 {
-		return "unknown" // with stacks, a framework would have shown
+	// With stacks, a framework would have shown; and a loop that only names its
+	// steps like a server has no KV cache.
+	if len(p.Links.Sites) > 0 || !slices.ContainsFunc(p.Classes, func(c kernel.Class) bool { return c.Rule == "kv-cache" }) {
+		return "unknown"
 	}
 	for _, f := range frameworks {
 		for _, s := range p.Links.Steps {
