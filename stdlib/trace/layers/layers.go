@@ -223,3 +223,6 @@ func (r *Result) markPartial() {
 		}
 	}
 }
+
+// Known reports whether passes with layers were found; false for nil.
+func (r *Result) Known() bool { return r != nil && len(r.Passes) > 0 }
