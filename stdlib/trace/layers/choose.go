@@ -97,3 +97,19 @@ func abs(x int64) int64 {
 	}
 	return x
 }
+
+// Choose takes another pass for the chosen one and clusters its layers anew.
+func (r *Result) Choose(pass int) error {
+	if pass < 0 || pass >= len(r.Passes) {
+		return fmt.Errorf("there is no pass %d: the trace has passes 0 to %d", pass, len(r.Passes)-1)
+	}
+	if len(r.Passes[pass].Layers) == 0 {
+		return fmt.Errorf("no layers were found in pass %d", pass)
+	}
+	for i := range r.Passes[r.Chosen].Layers {
+		r.Passes[r.Chosen].Layers[i].Cluster = -1
+	}
+	r.Chosen, r.Reason, r.Clusters = pass, "asked for", nil
+	r.cluster()
+	return nil
+}

@@ -15,6 +15,7 @@ import (
 	"slices"
 
 	"github.com/sotabuild/sotabuild/stdlib/trace/interval"
+	"github.com/sotabuild/sotabuild/stdlib/trace/kernel"
 	"github.com/sotabuild/sotabuild/stdlib/trace/launch"
 	"github.com/sotabuild/sotabuild/stdlib/trace/profile"
 	"github.com/sotabuild/sotabuild/stdlib/trace/read"
@@ -226,3 +227,23 @@ func (r *Result) markPartial() {
 
 // Known reports whether passes with layers were found; false for nil.
 func (r *Result) Known() bool { return r != nil && len(r.Passes) > 0 }
+
+// FFN is the index into l.Events at which the layer's second half begins: at
+// the norm behind the attention, else behind the first matrix product after
+// it. Without an anchor the layer is one half, and FFN is 0.
+func (r *Result) FFN(l Layer) int {
+	at := slices.Index(l.Events, l.Anchor)
+	if at < 0 {
+		return 0
+	}
+	product := len(l.Events)
+	for i := at + 1; i < len(l.Events); i++ {
+		switch r.Profile.Classes[l.Events[i]].Family {
+		case kernel.Norm:
+			return i
+		case kernel.GEMM:
+			product = min(product, i+1)
+		}
+	}
+	return product
+}
