@@ -59,7 +59,7 @@ func Of(op, dims, types string) (Work, string) {
 		return product(name, shapes, size, dtype)
 	case "_grouped_mm", "_scaled_grouped_mm":
 		return grouped(shapes, size, dtype)
-	case "rms_norm", "layer_norm", "native_layer_norm", "fused_add_rms_norm", "_fused_rms_norm":
+	case "rms_norm", "rmsnorm", "layer_norm", "native_layer_norm", "fused_add_rms_norm", "add_rmsnorm", "_fused_rms_norm":
 		return norm(name, shapes, size, dtype)
 	}
 	if strings.Contains(name, "attention") {
@@ -144,7 +144,7 @@ func norm(name string, shapes [][]float64, size float64, dtype string) (Work, st
 	}
 	n := elements(shapes[0])
 	moves := 2.0
-	if strings.HasPrefix(name, "fused_add") {
+	if strings.HasPrefix(name, "fused_add") || strings.HasPrefix(name, "add_") {
 		moves = 4 // the residual is read and written too
 	}
 	return Work{FLOPs: 4 * n, Bytes: moves * size * n, DType: dtype, Shape: text(shapes[0])}, ""

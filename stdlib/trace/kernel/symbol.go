@@ -27,7 +27,9 @@ type Symbol struct {
 // microseconds, so callers keep the result for each distinct name.
 func Parse(exact string) Symbol {
 	s := Symbol{Exact: exact, Canonical: Canonical(exact)}
-	s.Family = family(s.Canonical)
+	if s.Family = family(s.Canonical); s.Family == "" {
+		s.Family = s.Canonical // nothing but brackets
+	}
 	s.Words = words(s.Family)
 	s.Class = classify(s.Canonical, s.Words)
 	return s

@@ -96,11 +96,15 @@ func (b *builder) add(e *event) {
 	}
 	b.t.Counts.Events++
 	c := b.count(e)
-	b.first(e)
+	start, okStart := nanoseconds(e.ts)
+	// The earliest time of the file is where viewers put their zero; metadata
+	// records do not count.
+	if okStart && e.phase[0] != 'M' && (!b.timed || start < b.t.Meta.First) {
+		b.t.Meta.First, b.timed = start, true
+	}
 	if c == ignored || e.phase[0] != 'X' || len(e.phase) != 1 {
 		return
 	}
-	start, okStart := nanoseconds(e.ts)
 	dur, okDur := nanoseconds(e.dur)
 	if !okStart || !okDur || start > 1<<62 || start < -1<<62 || dur > 1<<61 {
 		b.t.Counts.NoTime++
@@ -134,17 +138,6 @@ func (b *builder) add(e *event) {
 		b.t.Ops = append(b.t.Ops, b.opOf(s, e.args))
 	default:
 		b.t.GPU = append(b.t.GPU, b.gpuOf(s, Kind(c-gpuKernel), e))
-	}
-}
-
-// first keeps the earliest time of the file, where viewers put their zero:
-// metadata records do not count.
-func (b *builder) first(e *event) {
-	if e.ts == nil || e.phase[0] == 'M' {
-		return
-	}
-	if at, ok := nanoseconds(e.ts); ok && (!b.timed || at < b.t.Meta.First) {
-		b.t.Meta.First, b.timed = at, true
 	}
 }
 

@@ -97,7 +97,34 @@ func Read(r io.Reader, name string) (*Trace, error) {
 	if err := b.file(); err != nil {
 		return nil, fmt.Errorf("reading %q: %w", name, err)
 	}
+	if err := b.drain(); err != nil {
+		return nil, fmt.Errorf("reading %q: %w", name, err)
+	}
 	return b.finish()
+}
+
+// drain reads what follows the last bracket: a damaged end of a gzip file
+// shows only there, and a second document would be lost in silence.
+func (b *builder) drain() error {
+	if b.t.Counts.Partial {
+		return nil // said already
+	}
+	extra := false
+	for {
+		_, err := b.w.peek()
+		if err == nil {
+			extra = true
+			b.w.pos = len(b.w.buf)
+			continue
+		}
+		if extra {
+			b.warn("Bytes after the end of the JSON document were not read.")
+		}
+		if err == io.EOF {
+			return nil
+		}
+		return b.cut(err, "after the events")
+	}
 }
 
 // inflate looks at the first two bytes, because extensions lie.
@@ -130,6 +157,11 @@ func (b *builder) file() error {
 	if bytes.HasPrefix(w.rest(), []byte("\xef\xbb\xbf")) {
 		w.pos += 3
 	}
+	// A Perfetto trace begins with a field tag that looks like a newline, and a
+	// length.
+	if r := w.rest(); len(r) > 1 && r[0] == 0x0a && !bytes.ContainsRune([]byte(" \n\t\r{["), rune(r[1])) {
+		return fmt.Errorf("%w: this looks like a Perfetto protobuf; export it as Chrome JSON", ErrNoTrace)
+	}
 	c, err := w.peek()
 	if err != nil {
 		return b.noTrace(err, "it holds no JSON")
@@ -141,8 +173,6 @@ func (b *builder) file() error {
 	case '{':
 		w.pos++
 		return b.object()
-	case 0x0a, 0x12:
-		return fmt.Errorf("%w: this looks like a Perfetto protobuf; export it as Chrome JSON", ErrNoTrace)
 	}
 	return fmt.Errorf("%w: it begins with %q, a trace begins with { or [", ErrNoTrace, c)
 }

@@ -38,7 +38,7 @@ func (e *event) scan(b []byte) (int, status) {
 		default:
 			return 0, broken
 		}
-		end := stringEnd(b, i+1)
+		end := shortEnd(b, i+1)
 		if end < 0 {
 			return 0, short
 		}
@@ -119,27 +119,48 @@ func stringEnd(b []byte, i int) int {
 	}
 }
 
+// shortEnd is stringEnd for strings of a few bytes, such as keys, where a loop
+// beats the call of a vector search.
+func shortEnd(b []byte, i int) int {
+	for j := i; j < len(b) && j < i+16; j++ {
+		switch b[j] {
+		case '"':
+			return j
+		case '\\':
+			return stringEnd(b, i)
+		}
+	}
+	return stringEnd(b, i)
+}
+
 // skip is the index after the value that begins at b[i]; 0 when the bytes end
 // inside it, -1 when no value begins here. Bare tokens that JSON does not know
 // (N/A, nan) are values, since exporters write them.
 func skip(b []byte, i int) int {
 	switch b[i] {
 	case '"':
-		return stringEnd(b, i+1) + 1
+		return shortEnd(b, i+1) + 1
 	case '{', '[':
 		return skipNested(b, i)
 	case ',', '}', ']', ':':
 		return -1
 	}
 	for i++; i < len(b); i++ {
-		switch b[i] {
-		case ',', '}', ']', ' ', '\n', '\t', '\r':
-			return i
-		case '"', '{', '[':
+		if !stops[b[i]] {
+			continue
+		}
+		if b[i] == '"' || b[i] == '{' || b[i] == '[' {
 			return -1
 		}
+		return i
 	}
 	return 0
+}
+
+// stops is the bytes that end a number or another bare token.
+var stops = [256]bool{
+	',': true, '}': true, ']': true, '"': true, '{': true, '[': true,
+	' ': true, '\n': true, '\t': true, '\r': true,
 }
 
 func skipNested(b []byte, i int) int {

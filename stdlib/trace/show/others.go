@@ -119,7 +119,7 @@ func clusterTable(r pipeline.Report) Table {
 		}
 		var hot []string
 		for _, h := range c.Hot[:min(3, len(c.Hot))] {
-			hot = append(hot, fmt.Sprintf("%s %s", h.Kernel, human(Share(h.Share))))
+			hot = append(hot, fmt.Sprintf("%s %s", human(Name(h.Kernel)), human(Share(h.Share))))
 		}
 		t.Rows = append(t.Rows, append(row, c.Representative, c.Slowest, strings.Join(hot, "; ")))
 	}

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Table is one table. A cell is a string, an int, Micros or Share.
+// Table is one table. A cell is a string, an int, or one of the types below.
 type Table struct {
 	Title string
 	Head  []string
@@ -19,6 +19,11 @@ type Table struct {
 	Notes []string // sentences below the table; not in CSV
 	Empty string   // what to say when there are no rows
 }
+
+// Name is a kernel's name: cut for reading, whole for programs.
+type Name string
+
+const longestName = 120 // characters of a Name in Markdown
 
 // Micros is nanoseconds, printed as microseconds.
 type Micros int64
@@ -91,6 +96,11 @@ func human(cell any) string {
 		return grouped(int64(v), 1_000_000, 3)
 	case Share:
 		return fmt.Sprintf("%.2f %%", 100*float64(v))
+	case Name:
+		if r := []rune(string(v)); len(r) > longestName {
+			return string(r[:longestName-1]) + "…"
+		}
+		return string(v)
 	case int:
 		return strconv.Itoa(v)
 	}

@@ -29,7 +29,7 @@ func kernelTable(s triage.Stage, cutoff float64) Table {
 			belowTime += r.Time
 			continue
 		}
-		t.Rows = append(t.Rows, []any{r.Kernel, category(r.Class), Micros(r.Time), Share(r.Share), r.Count, locations(r.Sites), ops(r)})
+		t.Rows = append(t.Rows, []any{Name(r.Kernel), category(r.Class), Micros(r.Time), Share(r.Share), r.Count, locations(r.Sites), ops(r)})
 	}
 	if below > 0 {
 		share := 0.0
@@ -131,7 +131,7 @@ func overlapTable(s triage.Stage) Table {
 	for _, r := range s.Overlap {
 		signal := fmt.Sprintf("%s, %s of busy; exclusive %s, hidden %s; gain ≤ %s", human(Micros(r.Time)), human(Share(r.Share)),
 			percent(part(r.Exclusive, r.Time)), percent(part(r.Hidden, r.Time)), human(Micros(r.Gain)))
-		t.Rows = append(t.Rows, []any{r.Priority, r.Verdict, r.Kernel, orDash(r.Location), signal, r.Risk, r.Advice})
+		t.Rows = append(t.Rows, []any{r.Priority, r.Verdict, Name(r.Kernel), orDash(r.Location), signal, r.Risk, r.Advice})
 	}
 	if !s.Idle.Claimed {
 		t.Notes = append(t.Notes, "Idle time is not claimed: "+s.Idle.Reason+".")
@@ -176,7 +176,7 @@ func fuseTable(s triage.Stage, cutoff float64) Table {
 		if r.Gain > 0 {
 			why += "; gain ≤ " + human(Micros(r.Gain))
 		}
-		t.Rows = append(t.Rows, []any{r.Pattern, state, Micros(r.Time), Share(r.Share), strings.Join(r.Kernels, " → "), orDash(r.Location), r.Path, why})
+		t.Rows = append(t.Rows, []any{r.Pattern, state, Micros(r.Time), Share(r.Share), evidence(r.Kernels), orDash(r.Location), r.Path, why})
 	}
 	if below > 0 {
 		t.Notes = append(t.Notes, fmt.Sprintf("%d patterns below %s.", below, percent(cutoff)))
@@ -207,7 +207,7 @@ func boundTable(s triage.Stage, cutoff float64) Table {
 	}
 	for _, r := range s.Kernels {
 		if r.Bound != nil && r.Share >= cutoff {
-			t.Rows = append(t.Rows, []any{r.Kernel, string(r.Class.Family), orDash(r.Bound.Work.Shape), Share(r.Bound.Known), r.Bound.String()})
+			t.Rows = append(t.Rows, []any{Name(r.Kernel), string(r.Class.Family), orDash(r.Bound.Work.Shape), Share(r.Bound.Known), r.Bound.String()})
 		}
 	}
 	return t
@@ -227,4 +227,16 @@ func idleTable(s triage.Stage) Table {
 		t.Rows = append(t.Rows, []any{c.Cause, Micros(c.Time), Share(part(c.Time, s.Idle.Window)), c.Gaps, c.Advice})
 	}
 	return t
+}
+
+// evidence is the kernels of a chain, each cut so that all are seen.
+func evidence(kernels []string) string {
+	short := make([]string, len(kernels))
+	for i, k := range kernels {
+		if r := []rune(k); len(r) > 60 {
+			k = string(r[:59]) + "…"
+		}
+		short[i] = k
+	}
+	return strings.Join(short, " → ")
 }

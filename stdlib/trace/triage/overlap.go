@@ -209,9 +209,10 @@ func (w *work) risk(e, before, after int32) string {
 			continue
 		}
 		a, b := w.source(e), w.source(n)
-		fileA, _, _ := strings.Cut(a.Location, ":")
+		fileA, lineA, _ := strings.Cut(a.Location, ":")
 		fileB, _, _ := strings.Cut(b.Location, ":")
-		if a.Location != "" && fileA == fileB || a.Op != "" && a.Op == b.Op || feeds(w.p.Classes[e].Group, w.p.Classes[n].Group) {
+		// Only a line of source is evidence: that both were replayed is none.
+		if lineA != "" && fileA == fileB || a.Op != "" && a.Op == b.Op || feeds(w.p.Classes[e].Group, w.p.Classes[n].Group) {
 			return "high"
 		}
 		if a.Location == "" || b.Location == "" {
