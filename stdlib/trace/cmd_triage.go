@@ -121,7 +121,11 @@ func triageOne(ctx context.Context, in Input, c layers.Config, o triage.Options,
 		return triage.Report{}, err
 	}
 	if len(p.Trace.GPU) == 0 {
-		return triage.Report{}, fmt.Errorf("%w: %q holds %d events of the host only", errNoGPU, in.Path, p.Trace.Counts.Events)
+		why := ""
+		if p.Trace.Counts.Partial {
+			why = "; " + strings.Join(p.Trace.Counts.Warnings, " ")
+		}
+		return triage.Report{}, fmt.Errorf("%w: %q holds %d events of the host only%s", errNoGPU, in.Path, p.Trace.Counts.Events, why)
 	}
 	l, err := layersOf(p, c)
 	if err != nil {

@@ -63,7 +63,7 @@ func Of(op, dims, types string) (Work, string) {
 		return norm(name, shapes, size, dtype)
 	}
 	if strings.Contains(name, "attention") {
-		return attention(shapes, size, dtype)
+		return attention(name, shapes, size, dtype)
 	}
 	return Work{}, "no formula for " + op
 }
@@ -123,18 +123,23 @@ func grouped(shapes [][]float64, size float64, dtype string) (Work, string) {
 	}, ""
 }
 
-// attention is for queries, keys and values of [batch, heads, length, width].
-func attention(shapes [][]float64, size float64, dtype string) (Work, string) {
+// attention is for queries, keys and values of [batch, heads, length, width];
+// the operators below the dispatcher have heads and length exchanged.
+func attention(name string, shapes [][]float64, size float64, dtype string) (Work, string) {
 	if len(shapes) < 3 || len(shapes[0]) != 4 || len(shapes[1]) != 4 || len(shapes[2]) != 4 {
 		return Work{}, "sequence lengths are not in the shapes"
 	}
 	q, k, v := shapes[0], shapes[1], shapes[2]
+	heads, length, keys := q[1], q[2], k[2]
+	if name == "_flash_attention_forward" || name == "_efficient_attention_forward" {
+		heads, length, keys = q[2], q[1], k[1]
+	}
 	return Work{
-		FLOPs: 2 * q[0] * q[1] * q[2] * k[2] * (q[3] + v[3]),
-		Bytes: size * (elements(q) + elements(k) + elements(v) + q[0]*q[1]*q[2]*v[3]),
+		FLOPs: 2 * q[0] * heads * length * keys * (q[3] + v[3]),
+		Bytes: size * (elements(q) + elements(k) + elements(v) + q[0]*heads*length*v[3]),
 		DType: dtype,
 		Shape: fmt.Sprintf("q %s, k %s", text(q), text(k)),
-		Upper: q[2] > 1,
+		Upper: length > 1,
 	}, ""
 }
 

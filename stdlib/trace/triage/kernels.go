@@ -175,9 +175,9 @@ func families(rows []KernelRow, sum int64) []FamilyRow {
 
 // place is where an event stands: in which layer, as which of its kernels.
 type place struct {
-	layer  int16 // -1 prologue, -2 epilogue, -3 outside every pass
-	number int16 // from 1 inside the layer
-	of     int16
+	layer  int32 // -1 prologue, -2 epilogue, -3 outside every pass
+	number int32 // from 1 inside the layer
+	of     int32
 }
 
 const (
@@ -203,7 +203,7 @@ func placesOf(p *profile.Profile, l *layers.Result) []place {
 		}
 		for i, layer := range pass.Layers {
 			for n, e := range layer.Events {
-				out[e] = place{int16(i), int16(n + 1), int16(len(layer.Events))}
+				out[e] = place{int32(i), int32(n + 1), int32(len(layer.Events))}
 			}
 		}
 	}
@@ -216,10 +216,10 @@ func (w *work) place(events []int32) string {
 	if !w.layers.Known() {
 		return ""
 	}
-	type position struct{ number, of int16 }
+	type position struct{ number, of int32 }
 	positions := map[position]int{}
-	rest := map[int16]int{}
-	inside, low, high := 0, int16(0), int16(0)
+	rest := map[int32]int{}
+	inside, low, high := 0, int32(0), int32(0)
 	for _, e := range events {
 		p := w.places[e]
 		if p.layer < 0 {
@@ -260,7 +260,7 @@ func (w *work) place(events []int32) string {
 		parts = append(parts, where)
 	}
 	for _, r := range []struct {
-		layer int16
+		layer int32
 		name  string
 	}{{inPrologue, "before the layers"}, {inEpilogue, "after the layers"}, {outside, "outside passes"}} {
 		if n := rest[r.layer]; n > 0 {
