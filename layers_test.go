@@ -44,7 +44,27 @@ var mayImport = map[string][]string{
 	"stdlib/winners":    {"engine/key", "stdlib/result"},
 	"stdlib/report":     {"engine/key", "stdlib/result", "stdlib/winners"},
 	"stdlib/draft":      {"lang"},
-	"stdlib/campaign":   {"lang", "engine/*", "executors", "executors/runner", "stdlib/*"},
+
+	// Tests of these rooms load recorded traces by stdlib/trace/internal.
+	"stdlib/trace/scan":     {},
+	"stdlib/trace/read":     {"stdlib/trace/scan", "stdlib/trace/internal"},
+	"stdlib/trace/kernel":   {},
+	"stdlib/trace/interval": {},
+	"stdlib/trace/bounds":   {},
+	"stdlib/trace/launch":   {"stdlib/trace/read", "stdlib/trace/internal"},
+	"stdlib/trace/profile":  {"stdlib/trace/read", "stdlib/trace/launch", "stdlib/trace/kernel", "stdlib/trace/internal"},
+	"stdlib/trace/layers":   {"stdlib/trace/read", "stdlib/trace/launch", "stdlib/trace/kernel", "stdlib/trace/interval", "stdlib/trace/profile", "stdlib/trace/internal"},
+	"stdlib/trace/mapping":  {"stdlib/trace/kernel", "stdlib/trace/profile", "stdlib/trace/internal", "stdlib/trace/layers"},
+	"stdlib/trace/fuse":     {"stdlib/trace/read", "stdlib/trace/launch", "stdlib/trace/kernel", "stdlib/trace/profile", "stdlib/trace/layers", "stdlib/trace/internal"},
+	"stdlib/trace/diff":     {"stdlib/trace/launch", "stdlib/trace/profile", "stdlib/trace/layers", "stdlib/trace/internal", "stdlib/trace/read"},
+	"stdlib/trace/pipeline": {"stdlib/trace/read", "stdlib/trace/kernel", "stdlib/trace/layers", "stdlib/trace/internal", "stdlib/trace/profile"},
+	"stdlib/trace/triage": {"stdlib/trace/read", "stdlib/trace/launch", "stdlib/trace/kernel", "stdlib/trace/interval", "stdlib/trace/bounds",
+		"stdlib/trace/profile", "stdlib/trace/layers", "stdlib/trace/mapping", "stdlib/trace/fuse", "stdlib/trace/internal"},
+	"stdlib/trace/show":     {"stdlib/trace/kernel", "stdlib/trace/triage", "stdlib/trace/diff", "stdlib/trace/pipeline"},
+	"stdlib/trace/internal": {"stdlib/trace/read", "stdlib/trace/launch"},
+	"stdlib/trace":          {"stdlib/trace/*"},
+
+	"stdlib/campaign": {"lang", "engine/*", "executors", "executors/runner", "stdlib/*"},
 
 	"cmd": {"lang", "engine/*", "executors", "executors/*", "stdlib/*"},
 
@@ -66,6 +86,8 @@ var onlyIn = map[string][]string{
 	"golang.org/x/sys":                       {"engine/cache", "engine/key", "executors/local", "executors/runner"},
 	"golang.org/x/term":                      {"cmd"},
 	"golang.org/x/sync":                      {"engine/sched"},
+	"github.com/klauspost/compress":          {"stdlib/trace/read", "stdlib/trace/internal"},
+	"github.com/ianlancetaylor/demangle":     {"stdlib/trace/kernel"},
 	"github.com/spf13/cobra":                 {"cmd"},
 	"github.com/spf13/pflag":                 {"cmd", "stdlib/simserve", "examples"},
 	"github.com/jedib0t/go-pretty/v6":        {"stdlib/report", "cmd"},

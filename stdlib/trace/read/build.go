@@ -3,13 +3,15 @@ package read
 import (
 	"bytes"
 	"strings"
+
+	"github.com/sotabuild/sotabuild/stdlib/trace/scan"
 )
 
 // builder fills a Trace from events.
 type builder struct {
 	t       *Trace
-	w       *window
-	ev      event
+	w       *scan.Window
+	ev      scan.Event
 	seen    bool // traceEvents has begun
 	timed   bool // Meta.First is set
 	kinds   map[kindKey]*int
@@ -74,7 +76,7 @@ var classes = map[string]class{
 
 const maxKinds = 1000 // different categories counted one by one
 
-func newBuilder(name string, w *window) *builder {
+func newBuilder(name string, w *scan.Window) *builder {
 	return &builder{
 		t: &Trace{
 			Meta:    Meta{Path: name, Rank: -1},
@@ -89,23 +91,23 @@ func newBuilder(name string, w *window) *builder {
 }
 
 // add takes one event. The slices of e are not kept.
-func (b *builder) add(e *event) {
-	if len(e.phase) == 0 {
+func (b *builder) add(e *scan.Event) {
+	if len(e.Phase) == 0 {
 		b.t.Counts.Broken++
 		return
 	}
 	b.t.Counts.Events++
 	c := b.count(e)
-	start, okStart := nanoseconds(e.ts)
+	start, okStart := scan.Nanoseconds(e.TS)
 	// The earliest time of the file is where viewers put their zero; metadata
 	// records do not count.
-	if okStart && e.phase[0] != 'M' && (!b.timed || start < b.t.Meta.First) {
+	if okStart && e.Phase[0] != 'M' && (!b.timed || start < b.t.Meta.First) {
 		b.t.Meta.First, b.timed = start, true
 	}
-	if c == ignored || e.phase[0] != 'X' || len(e.phase) != 1 {
+	if c == ignored || e.Phase[0] != 'X' || len(e.Phase) != 1 {
 		return
 	}
-	dur, okDur := nanoseconds(e.dur)
+	dur, okDur := scan.Nanoseconds(e.Dur)
 	if !okStart || !okDur || start > 1<<62 || start < -1<<62 || dur > 1<<61 {
 		b.t.Counts.NoTime++
 		return
@@ -121,36 +123,36 @@ func (b *builder) add(e *event) {
 		return
 	case frame:
 		s.Track = b.trackOf(e)
-		s.Name = b.t.Names.internFrame(e.name)
+		s.Name = b.t.Names.internFrame(e.Name)
 		b.t.Frames.add(s)
 		return
 	}
 	s.Track = b.trackOf(e)
-	s.Name = b.t.Names.intern(e.name)
+	s.Name = b.t.Names.intern(e.Name)
 	switch c {
 	case note:
 		b.t.Notes = append(b.t.Notes, s)
 	case gpuNote:
 		b.t.GPUNotes = append(b.t.GPUNotes, s)
 	case call:
-		b.t.Calls = append(b.t.Calls, b.callOf(s, e.args))
+		b.t.Calls = append(b.t.Calls, b.callOf(s, e.Args))
 	case op:
-		b.t.Ops = append(b.t.Ops, b.opOf(s, e.args))
+		b.t.Ops = append(b.t.Ops, b.opOf(s, e.Args))
 	default:
 		b.t.GPU = append(b.t.GPU, b.gpuOf(s, Kind(c-gpuKernel), e))
 	}
 }
 
 // count counts the event under its category and phase and classifies it.
-func (b *builder) count(e *event) class {
+func (b *builder) count(e *scan.Event) class {
 	l := &b.last
-	if l.n != nil && l.phase == e.phase[0] && len(e.phase) == 1 && bytes.Equal(l.cat, e.cat) {
+	if l.n != nil && l.phase == e.Phase[0] && len(e.Phase) == 1 && bytes.Equal(l.cat, e.Cat) {
 		*l.n++
 		return l.class
 	}
-	key := kindKey{cat: "None", phase: string(e.phase)}
-	if e.cat != nil {
-		key.cat = string(unescape(e.cat))
+	key := kindKey{cat: "None", phase: string(e.Phase)}
+	if e.Cat != nil {
+		key.cat = string(scan.Unescape(e.Cat))
 	}
 	n, ok := b.kinds[key]
 	if !ok {
@@ -164,30 +166,30 @@ func (b *builder) count(e *event) class {
 	}
 	*n++
 	*l = kindCache{
-		cat:   append(l.cat[:0], e.cat...),
-		phase: e.phase[0],
+		cat:   append(l.cat[:0], e.Cat...),
+		phase: e.Phase[0],
 		n:     n,
 		class: classes[strings.ToLower(key.cat)],
 	}
-	if len(e.phase) != 1 {
+	if len(e.Phase) != 1 {
 		l.n = nil
 	}
 	return l.class
 }
 
 // trackOf interns the (pid, tid) pair.
-func (b *builder) trackOf(e *event) uint32 {
+func (b *builder) trackOf(e *scan.Event) uint32 {
 	c := &b.track
-	if c.id != 0 && bytes.Equal(c.pid, e.pid) && bytes.Equal(c.tid, e.tid) {
+	if c.id != 0 && bytes.Equal(c.pid, e.PID) && bytes.Equal(c.tid, e.TID) {
 		return c.id - 1
 	}
-	c.pid = append(c.pid[:0], e.pid...)
-	c.tid = append(c.tid[:0], e.tid...)
-	b.scratch = append(append(append(b.scratch[:0], e.pid...), 0), e.tid...)
+	c.pid = append(c.pid[:0], e.PID...)
+	c.tid = append(c.tid[:0], e.TID...)
+	b.scratch = append(append(append(b.scratch[:0], e.PID...), 0), e.TID...)
 	id, ok := b.tracks[string(b.scratch)]
 	if !ok {
 		id = uint32(len(b.t.Tracks))
-		t := Track{PID: string(unescape(unquote(e.pid))), TID: string(unescape(unquote(e.tid)))}
+		t := Track{PID: string(scan.Unescape(scan.Unquote(e.PID))), TID: string(scan.Unescape(scan.Unquote(e.TID)))}
 		if strings.HasPrefix(t.PID, "[") {
 			if end := strings.IndexByte(t.PID, ']'); end > 0 {
 				t.Group = t.PID[:end+1]
@@ -202,12 +204,12 @@ func (b *builder) trackOf(e *event) uint32 {
 
 func (b *builder) callOf(s Span, args []byte) Call {
 	c := Call{Span: s}
-	fields(args, func(key, value []byte) {
+	scan.Fields(args, func(key, value []byte) {
 		switch string(key) {
 		case "correlation":
-			c.Correlation, _ = integer(value)
+			c.Correlation, _ = scan.Integer(value)
 		case "External id", "external id":
-			c.External, _ = integer(value)
+			c.External, _ = scan.Integer(value)
 		case "kernel":
 			c.Kernel = b.text(value)
 		}
@@ -217,10 +219,10 @@ func (b *builder) callOf(s Span, args []byte) Call {
 
 func (b *builder) opOf(s Span, args []byte) Op {
 	o := Op{Span: s}
-	fields(args, func(key, value []byte) {
+	scan.Fields(args, func(key, value []byte) {
 		switch string(key) {
 		case "External id", "external id":
-			o.External, _ = integer(value)
+			o.External, _ = scan.Integer(value)
 		case "Input Dims", "Input dims":
 			o.Dims = b.raw(value)
 		case "Input type":
@@ -251,24 +253,24 @@ func compact(out, value []byte) []byte {
 		if c == '"' && (i == 0 || value[i-1] != '\\') {
 			quoted = !quoted
 		}
-		if quoted || !isSpace(c) {
+		if quoted || !scan.IsSpace(c) {
 			out = append(out, c)
 		}
 	}
 	return out
 }
 
-func (b *builder) text(value []byte) uint32 { return b.t.Names.intern(unquote(value)) }
+func (b *builder) text(value []byte) uint32 { return b.t.Names.intern(scan.Unquote(value)) }
 
 // gpuOf reads a GPU event. Device and stream come from the arguments; without
 // them from pid and tid, which repeat them.
-func (b *builder) gpuOf(s Span, kind Kind, e *event) GPU {
+func (b *builder) gpuOf(s Span, kind Kind, e *scan.Event) GPU {
 	g := GPU{Start: s.Start, Dur: s.End - s.Start, Name: s.Name, Track: s.Track, Kind: kind, Collective: -1}
-	g.Device, _ = int32Of(e.pid)
-	g.Stream, _ = int32Of(e.tid)
+	g.Device, _ = int32Of(e.PID)
+	g.Stream, _ = int32Of(e.TID)
 	var cfg Config
 	coll := Collective{Seq: -1}
-	fields(e.args, func(key, value []byte) {
+	scan.Fields(e.Args, func(key, value []byte) {
 		switch string(key) {
 		case "device":
 			if v, ok := int32Of(value); ok {
@@ -279,9 +281,9 @@ func (b *builder) gpuOf(s Span, kind Kind, e *event) GPU {
 				g.Stream = v
 			}
 		case "correlation":
-			g.Correlation, _ = integer(value)
+			g.Correlation, _ = scan.Integer(value)
 		case "External id", "external id":
-			g.External, _ = integer(value)
+			g.External, _ = scan.Integer(value)
 		case "grid":
 			cfg.Grid = triple(value)
 		case "block":
@@ -289,11 +291,11 @@ func (b *builder) gpuOf(s Span, kind Kind, e *event) GPU {
 		case "registers per thread":
 			cfg.Registers, _ = int32Of(value)
 		case "shared memory":
-			cfg.Shared, _ = integer(value)
+			cfg.Shared, _ = scan.Integer(value)
 		case "bytes":
-			cfg.Bytes, _ = integer(value)
+			cfg.Bytes, _ = scan.Integer(value)
 		case "graph node id":
-			cfg.Node, _ = integer(value)
+			cfg.Node, _ = scan.Integer(value)
 		default:
 			b.collective(&coll, key, value)
 		}
@@ -315,13 +317,13 @@ func (b *builder) collective(c *Collective, key, value []byte) {
 	case "Process Group Name":
 		c.Group = b.text(value)
 	case "In msg nelems":
-		c.In, _ = integer(value)
+		c.In, _ = scan.Integer(value)
 	case "Out msg nelems":
-		c.Out, _ = integer(value)
+		c.Out, _ = scan.Integer(value)
 	case "Group size":
-		c.Size, _ = integer(value)
+		c.Size, _ = scan.Integer(value)
 	case "Seq":
-		if v, ok := integer(value); ok {
+		if v, ok := scan.Integer(value); ok {
 			c.Seq = v
 		}
 	}
@@ -338,7 +340,7 @@ func (b *builder) config(c Config) uint32 {
 }
 
 func int32Of(value []byte) (int32, bool) {
-	v, ok := integer(value)
+	v, ok := scan.Integer(value)
 	if !ok || v != int64(int32(v)) {
 		return 0, false
 	}
@@ -347,7 +349,7 @@ func int32Of(value []byte) (int32, bool) {
 
 // triple reads "[x, y, z]"; what is missing is 1 in no case, but 0, "not said".
 func triple(value []byte) (out [3]int32) {
-	value = bytes.Trim(unquote(value), "[] ")
+	value = bytes.Trim(scan.Unquote(value), "[] ")
 	for i, part := range bytes.SplitN(value, []byte(","), 3) {
 		out[i], _ = int32Of(bytes.TrimSpace(part))
 	}

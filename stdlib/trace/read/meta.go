@@ -3,6 +3,8 @@ package read
 import (
 	"encoding/json"
 	"strings"
+
+	"github.com/sotabuild/sotabuild/stdlib/trace/scan"
 )
 
 // Meta is what the file says about itself. Fields it does not say are zero,
@@ -40,7 +42,7 @@ func (b *builder) meta(key string, value []byte) {
 	switch key {
 	case "baseTimeNanoseconds":
 		if string(value) != "null" {
-			m.Base, ok = integer(value)
+			m.Base, ok = scan.Integer(value)
 		}
 	case "deviceProperties":
 		ok = json.Unmarshal(value, &m.Devices) == nil
@@ -69,6 +71,6 @@ func (b *builder) meta(key string, value []byte) {
 }
 
 func truthy(value []byte) bool {
-	s := string(unquote(value))
+	s := string(scan.Unquote(value))
 	return s == "1" || s == "true"
 }

@@ -24,6 +24,8 @@ import (
 	"slices"
 
 	"github.com/klauspost/compress/gzip"
+
+	"github.com/sotabuild/sotabuild/stdlib/trace/scan"
 )
 
 // ErrNoTrace is the error of a file that holds no trace events.
@@ -93,7 +95,7 @@ func Read(r io.Reader, name string) (*Trace, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading %q: %w", name, err)
 	}
-	b := newBuilder(name, newWindow(plain))
+	b := newBuilder(name, scan.NewWindow(plain))
 	if err := b.file(); err != nil {
 		return nil, fmt.Errorf("reading %q: %w", name, err)
 	}
@@ -111,10 +113,10 @@ func (b *builder) drain() error {
 	}
 	extra := false
 	for {
-		_, err := b.w.peek()
+		_, err := b.w.Peek()
 		if err == nil {
 			extra = true
-			b.w.pos = len(b.w.buf)
+			b.w.Advance(len(b.w.Rest()))
 			continue
 		}
 		if extra {
@@ -151,27 +153,27 @@ func inflate(r io.Reader) (io.Reader, error) {
 // order, or a bare array of events.
 func (b *builder) file() error {
 	w := b.w
-	if err := w.more(); err != nil && !ended(err) {
+	if err := w.More(); err != nil && !ended(err) {
 		return err
 	}
-	if bytes.HasPrefix(w.rest(), []byte("\xef\xbb\xbf")) {
-		w.pos += 3
+	if bytes.HasPrefix(w.Rest(), []byte("\xef\xbb\xbf")) {
+		w.Advance(3)
 	}
 	// A Perfetto trace begins with a field tag that looks like a newline, and a
 	// length.
-	if r := w.rest(); len(r) > 1 && r[0] == 0x0a && !bytes.ContainsRune([]byte(" \n\t\r{["), rune(r[1])) {
+	if r := w.Rest(); len(r) > 1 && r[0] == 0x0a && !bytes.ContainsRune([]byte(" \n\t\r{["), rune(r[1])) {
 		return fmt.Errorf("%w: this looks like a Perfetto protobuf; export it as Chrome JSON", ErrNoTrace)
 	}
-	c, err := w.peek()
+	c, err := w.Peek()
 	if err != nil {
 		return b.noTrace(err, "it holds no JSON")
 	}
 	switch c {
 	case '[':
-		w.pos++
+		w.Advance(1)
 		return b.events(true)
 	case '{':
-		w.pos++
+		w.Advance(1)
 		return b.object()
 	}
 	return fmt.Errorf("%w: it begins with %q, a trace begins with { or [", ErrNoTrace, c)
@@ -179,7 +181,7 @@ func (b *builder) file() error {
 
 func (b *builder) object() error {
 	for {
-		c, err := b.w.peek()
+		c, err := b.w.Peek()
 		if err != nil {
 			if !b.seen {
 				return b.noTrace(err, "it ends before traceEvents")
@@ -188,10 +190,10 @@ func (b *builder) object() error {
 		}
 		switch c {
 		case ',':
-			b.w.pos++
+			b.w.Advance(1)
 			continue
 		case '}':
-			b.w.pos++
+			b.w.Advance(1)
 			if !b.seen {
 				return fmt.Errorf("%w: the object has no traceEvents", ErrNoTrace)
 			}
@@ -199,9 +201,9 @@ func (b *builder) object() error {
 		case '"':
 		default:
 			if !b.seen {
-				return fmt.Errorf("%w: a key is expected at byte %d, not %q", ErrNoTrace, b.offset(), c)
+				return fmt.Errorf("%w: a key is expected at byte %d, not %q", ErrNoTrace, b.w.Offset(), c)
 			}
-			b.warn("The metadata after traceEvents is broken at byte %d; it was not read further.", b.offset())
+			b.warn("The metadata after traceEvents is broken at byte %d; it was not read further.", b.w.Offset())
 			return nil
 		}
 		if err := b.key(); err != nil {
@@ -211,27 +213,27 @@ func (b *builder) object() error {
 }
 
 func (b *builder) key() error {
-	quoted, err := b.w.value()
+	quoted, err := b.w.Value()
 	if err != nil {
 		return b.noTrace(err, "it ends inside a key")
 	}
-	key := string(unquote(quoted))
-	if c, err := b.w.peek(); err != nil || c != ':' {
+	key := string(scan.Unquote(quoted))
+	if c, err := b.w.Peek(); err != nil || c != ':' {
 		return b.noTrace(err, fmt.Sprintf("the key %q has no value", key))
 	}
-	b.w.pos++
+	b.w.Advance(1)
 	if key == "traceEvents" {
-		c, err := b.w.peek()
+		c, err := b.w.Peek()
 		if err != nil || c != '[' {
 			return b.noTrace(err, "traceEvents is no array")
 		}
-		b.w.pos++
+		b.w.Advance(1)
 		return b.events(false)
 	}
-	value, err := b.w.value()
-	if errors.Is(err, errTooLong) {
-		b.warn("The metadata %q is longer than %d MiB and was skipped.", key, maxEvent>>20)
-		err = b.w.skipValue()
+	value, err := b.w.Value()
+	if errors.Is(err, scan.ErrTooLong) {
+		b.warn("The metadata %q is longer than %d MiB and was skipped.", key, scan.MaxEvent>>20)
+		err = b.w.SkipValue()
 	}
 	if err != nil {
 		if b.seen {
@@ -249,7 +251,7 @@ func (b *builder) events(bare bool) error {
 	b.seen = true
 	w := b.w
 	for {
-		c, err := w.peek()
+		c, err := w.Peek()
 		if err != nil {
 			if bare && err == io.EOF {
 				return nil
@@ -258,10 +260,10 @@ func (b *builder) events(bare bool) error {
 		}
 		switch c {
 		case ',':
-			w.pos++
+			w.Advance(1)
 			continue
 		case ']':
-			w.pos++
+			w.Advance(1)
 			return nil
 		case '{':
 		default:
@@ -270,18 +272,18 @@ func (b *builder) events(bare bool) error {
 			}
 			continue
 		}
-		n, st := b.ev.scan(w.rest())
+		n, st := b.ev.Scan(w.Rest())
 		switch st {
-		case complete:
+		case scan.Complete:
 			b.add(&b.ev)
-			w.pos += n
+			w.Advance(n)
 			continue
-		case broken:
+		case scan.Broken:
 			err = b.resync()
-		case short:
-			if err = w.more(); errors.Is(err, errTooLong) {
+		case scan.Short:
+			if err = w.More(); errors.Is(err, scan.ErrTooLong) {
 				b.t.Counts.TooLong++
-				err = w.skipValue()
+				err = w.SkipValue()
 			}
 		}
 		if err != nil {
@@ -294,32 +296,32 @@ func (b *builder) events(bare bool) error {
 // first event of the file did.
 func (b *builder) resync() error {
 	b.t.Counts.Broken++
-	b.w.pos++
+	b.w.Advance(1)
 	if b.t.Counts.Broken > 100 && b.t.Counts.Broken*20 > b.t.Counts.Events {
 		return fmt.Errorf("more than 5%% of the events are broken")
 	}
 	for {
-		rest := b.w.rest()
+		rest := b.w.Rest()
 		for i := 0; i < len(rest); i++ {
 			n := bytes.IndexByte(rest[i:], '{')
 			if n < 0 {
 				break
 			}
 			i += n
-			j := space(rest, i+1)
+			j := scan.Space(rest, i+1)
 			if j+4 > len(rest) {
 				break
 			}
 			if string(rest[j:j+4]) == `"ph"` || string(rest[j:j+4]) == `"nam` || string(rest[j:j+4]) == `"cat` {
-				b.w.pos += i
+				b.w.Advance(i)
 				return nil
 			}
 		}
 		// The last bytes may hold the beginning of an event.
 		if keep := min(len(rest), 64); len(rest) > keep {
-			b.w.pos += len(rest) - keep
+			b.w.Advance(len(rest) - keep)
 		}
-		if err := b.w.more(); err != nil {
+		if err := b.w.More(); err != nil {
 			return err
 		}
 	}
@@ -335,7 +337,7 @@ func (b *builder) cut(err error, where string) error {
 	if !ended(err) {
 		why = "reading stopped (" + err.Error() + ")"
 	}
-	b.warn("Partial: %s %s after %d events and %d bytes of JSON.", why, where, b.t.Counts.Events, b.w.read)
+	b.warn("Partial: %s %s after %d events and %d bytes of JSON.", why, where, b.t.Counts.Events, b.w.Total())
 	return nil
 }
 
@@ -351,8 +353,6 @@ func ended(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-func (b *builder) offset() int64 { return b.w.read - int64(len(b.w.rest())) }
-
 // finish sorts, checks and freezes.
 func (b *builder) finish() (*Trace, error) {
 	t := b.t
@@ -367,7 +367,7 @@ func (b *builder) finish() (*Trace, error) {
 	})
 	slices.SortStableFunc(t.GPU, func(a, b GPU) int { return cmp.Compare(a.Start, b.Start) })
 	b.clip()
-	t.Meta.Raw = b.w.read
+	t.Meta.Raw = b.w.Total()
 	b.say()
 	return t, nil
 }

@@ -1,16 +1,16 @@
-package read
+package scan
 
 import (
 	"math/big"
 	"strconv"
 )
 
-// nanoseconds reads a decimal number of microseconds exactly: integer part
+// Nanoseconds reads a decimal number of microseconds exactly: integer part
 // times 1000 plus three decimals, the fourth rounded half away from zero. A
 // quoted number is accepted, because old writers quote. float64 is not used: a
 // 19-digit absolute time does not fit its mantissa.
-func nanoseconds(b []byte) (int64, bool) {
-	b = unquote(b)
+func Nanoseconds(b []byte) (int64, bool) {
+	b = Unquote(b)
 	s := b
 	neg := false
 	if len(s) > 0 && (s[0] == '-' || s[0] == '+') {
@@ -83,23 +83,23 @@ func exponent(b []byte) (int64, bool) {
 	return num.Int64(), num.IsInt64()
 }
 
-// integer reads a whole number, quoted or not. A fraction of zeros is allowed
+// Integer reads a whole number, quoted or not. A fraction of zeros is allowed
 // (some exporters write ids as 12.0).
-func integer(b []byte) (int64, bool) {
-	b = unquote(b)
+func Integer(b []byte) (int64, bool) {
+	b = Unquote(b)
 	if len(b) == 0 || len(b) > 24 {
 		return 0, false
 	}
 	if v, err := strconv.ParseInt(string(b), 10, 64); err == nil {
 		return v, true
 	}
-	if ns, ok := nanoseconds(b); ok && ns%1000 == 0 {
+	if ns, ok := Nanoseconds(b); ok && ns%1000 == 0 {
 		return ns / 1000, true
 	}
 	return 0, false
 }
 
-func unquote(b []byte) []byte {
+func Unquote(b []byte) []byte {
 	if len(b) >= 2 && b[0] == '"' && b[len(b)-1] == '"' {
 		return b[1 : len(b)-1]
 	}

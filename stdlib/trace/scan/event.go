@@ -1,98 +1,100 @@
-package read
+package scan
 
 import "bytes"
 
-// event is one element of traceEvents as slices of the window. A nil slice is
+// Event is one element of traceEvents as slices of the window. A nil slice is
 // an absent field; of duplicate keys the last counts.
-type event struct {
-	phase, cat, name []byte // insides of the strings
-	pid, tid         []byte // as spelled, with quotes
-	ts, dur          []byte // as spelled
-	args             []byte // the whole object, with braces
+type Event struct {
+	Phase, Cat, Name []byte // insides of the strings
+	PID, TID         []byte // as spelled, with quotes
+	TS, Dur          []byte // as spelled
+	Args             []byte // the whole object, with braces
 }
 
-type status uint8
+// Status is how a scan ended.
+type Status uint8
 
+// The ends of a scan.
 const (
-	complete status = iota
-	short           // the bytes end inside the event
-	broken          // this is no event
+	Complete Status = iota
+	Short           // the bytes end inside the event
+	Broken          // this is no event
 )
 
-// scan reads the event that begins at b[0] == '{' and returns its length.
+// Scan reads the event that begins at b[0] == '{' and returns its length.
 // Unneeded values are skipped, not validated: that is most of the speed.
-func (e *event) scan(b []byte) (int, status) {
-	*e = event{}
+func (e *Event) Scan(b []byte) (int, Status) {
+	*e = Event{}
 	i := 1
 	for {
-		if i = space(b, i); i >= len(b) {
-			return 0, short
+		if i = Space(b, i); i >= len(b) {
+			return 0, Short
 		}
 		switch b[i] {
 		case '}':
-			return i + 1, complete
+			return i + 1, Complete
 		case ',':
 			i++
 			continue
 		case '"':
 		default:
-			return 0, broken
+			return 0, Broken
 		}
 		end := shortEnd(b, i+1)
 		if end < 0 {
-			return 0, short
+			return 0, Short
 		}
 		key := b[i+1 : end]
-		if i = space(b, end+1); i >= len(b) {
-			return 0, short
+		if i = Space(b, end+1); i >= len(b) {
+			return 0, Short
 		}
 		if b[i] != ':' {
-			return 0, broken
+			return 0, Broken
 		}
-		if i = space(b, i+1); i >= len(b) {
-			return 0, short
+		if i = Space(b, i+1); i >= len(b) {
+			return 0, Short
 		}
 		n := skip(b, i)
 		if n == 0 || n >= len(b) {
-			return 0, short
+			return 0, Short
 		}
 		if n < 0 {
-			return 0, broken
+			return 0, Broken
 		}
 		e.set(key, b[i:n])
-		if i = space(b, n); i >= len(b) {
-			return 0, short
+		if i = Space(b, n); i >= len(b) {
+			return 0, Short
 		}
 		if b[i] != ',' && b[i] != '}' {
-			return 0, broken
+			return 0, Broken
 		}
 	}
 }
 
-func (e *event) set(key, value []byte) {
+func (e *Event) set(key, value []byte) {
 	switch string(key) {
 	case "ph":
-		e.phase = unquote(value)
+		e.Phase = Unquote(value)
 	case "cat":
-		e.cat = unquote(value)
+		e.Cat = Unquote(value)
 	case "name":
-		e.name = unquote(value)
+		e.Name = Unquote(value)
 	case "pid":
-		e.pid = value
+		e.PID = value
 	case "tid":
-		e.tid = value
+		e.TID = value
 	case "ts":
-		e.ts = value
+		e.TS = value
 	case "dur":
-		e.dur = value
+		e.Dur = value
 	case "args":
-		e.args = value
+		e.Args = value
 	}
 }
 
-// space is the index of the first byte at or after i that is no white space.
-func space(b []byte, i int) int {
-	for i < len(b) && isSpace(b[i]) {
+// Space is the index of the first byte at or after i that is no white space.
+func Space(b []byte, i int) int {
+	for i < len(b) && IsSpace(b[i]) {
 		i++
 	}
 	return i
@@ -207,14 +209,14 @@ func flat(b []byte, i int) int {
 	return i + n + 1
 }
 
-// fields calls visit for every key of the object b, inside text of the key and
+// Fields calls visit for every key of the object b, inside text of the key and
 // the value as spelled, and reports whether the object was well formed.
-func fields(b []byte, visit func(key, value []byte)) bool {
+func Fields(b []byte, visit func(key, value []byte)) bool {
 	if len(b) < 2 || b[0] != '{' {
 		return false
 	}
 	for i := 1; i < len(b); {
-		i = space(b, i)
+		i = Space(b, i)
 		if i >= len(b) || b[i] == '}' {
 			return i == len(b)-1
 		}
@@ -230,11 +232,11 @@ func fields(b []byte, visit func(key, value []byte)) bool {
 			return false
 		}
 		key := b[i+1 : end]
-		i = space(b, end+1)
+		i = Space(b, end+1)
 		if i >= len(b) || b[i] != ':' {
 			return false
 		}
-		i = space(b, i+1)
+		i = Space(b, i+1)
 		if i >= len(b) {
 			return false
 		}
