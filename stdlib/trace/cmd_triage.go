@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 
 	"github.com/sotabuild/sotabuild/stdlib/trace/fuse"
@@ -22,6 +23,7 @@ type TriageOptions struct {
 	Mapping  string   // a trace with sources (graphs off, or a capture); "" for none
 	Baseline string   // an earlier trace, to tell regressed fusions; "" for none
 	Config   string   // the model's config.json; "" for none
+	Tree     string   // a checkout of the framework, to check candidate paths; "" for none
 	Format   Format
 	Cutoff   float64   // 0..1; shares are at least this to be shown
 	Log      io.Writer // progress; nil for none
@@ -72,6 +74,9 @@ func triageAll(ctx context.Context, o TriageOptions) (TriageResult, error) {
 		return res, err
 	}
 	to := triage.Options{Cutoff: o.Cutoff, Catalogue: fuse.Builtin()}
+	if o.Tree != "" {
+		to.Tree = os.DirFS(o.Tree)
+	}
 	if o.Mapping != "" {
 		p, err := load(ctx, o.Mapping, o.Log)
 		if err != nil {

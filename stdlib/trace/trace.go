@@ -3,12 +3,12 @@
 // one trace spends time that another does not). Each is one function from
 // paths to text, which a command line or a loop can call.
 //
-// The analyses live in the packages below: read (bytes to columns), launch
-// (where work comes from), kernel (names and classes), interval (arithmetic of
-// time), profile (all of these together), layers, mapping, bounds, fuse,
-// triage, pipeline, diff, and show (how it is printed). This package knows
-// files, folders, ranks and formats; it decides nothing about a kernel.
-// Nothing here keeps state.
+// The analyses live in the packages below: scan and read (bytes to columns),
+// launch (where work comes from), kernel (names and classes), interval
+// (arithmetic of time), profile (all of these together), layers, mapping,
+// bounds, fuse, triage, pipeline, diff, and show (how it is printed). This
+// package knows files, folders, ranks and formats; it decides nothing about a
+// kernel. Nothing here keeps state.
 package trace
 
 import (

@@ -3,6 +3,7 @@ package fuse_test
 import (
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"github.com/sotabuild/sotabuild/stdlib/trace/fuse"
 	"github.com/sotabuild/sotabuild/stdlib/trace/internal/sample"
@@ -133,6 +134,19 @@ func TestBrokenCatalogues(t *testing.T) {
 	} {
 		if _, err := fuse.Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Parse(%s) = %v, want %q", text, err, want)
+		}
+	}
+}
+
+func TestLocate(t *testing.T) {
+	tree := fstest.MapFS{"a/b.cu": {Data: []byte("// x\nvoid fused_kernel();\n")}}
+	for want, s := range map[string]fuse.Source{
+		"a/b.cu:2":                     {Path: "a/b.cu", Symbol: "fused_kernel"},
+		"a/b.cu (without this symbol)": {Path: "a/b.cu", Symbol: "other"},
+		"a/c.cu (not in this tree)":    {Path: "a/c.cu", Symbol: "fused_kernel"},
+	} {
+		if got := fuse.Locate(tree, s); got != want {
+			t.Errorf("Locate(%+v) = %q, want %q", s, got, want)
 		}
 	}
 }

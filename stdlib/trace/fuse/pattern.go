@@ -11,6 +11,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 
@@ -135,4 +136,19 @@ func (n needle) matches(s kernel.Symbol, c kernel.Class) bool {
 		return false
 	}
 	return n.words == "" || kernel.Match(n.words, strings.Fields(s.Words))
+}
+
+// Locate looks for a source in a checked-out tree: "path:line" of its symbol,
+// or the path with what is wrong. A catalogue ages; the tree does not lie.
+func Locate(tree fs.FS, s Source) string {
+	b, err := fs.ReadFile(tree, s.Path)
+	if err != nil {
+		return s.Path + " (not in this tree)"
+	}
+	for i, line := range strings.Split(string(b), "\n") {
+		if s.Symbol != "" && strings.Contains(line, s.Symbol) {
+			return fmt.Sprintf("%s:%d", s.Path, i+1)
+		}
+	}
+	return s.Path + " (without this symbol)"
 }

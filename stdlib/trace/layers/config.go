@@ -21,21 +21,30 @@ type Config struct {
 }
 
 type rawConfig struct {
-	ModelType  string     `json:"model_type"`
-	Hidden     int        `json:"num_hidden_layers"`
-	Double     int        `json:"num_layers"`
-	Single     int        `json:"num_single_layers"`
-	Types      []string   `json:"layer_types"`
-	Ratios     []int      `json:"compress_ratios"`
-	Hash       int        `json:"num_hash_layers"`
-	DenseFirst int        `json:"first_k_dense_replace"`
-	Experts    int        `json:"num_experts"`
-	Local      int        `json:"num_local_experts"`
-	Routed     int        `json:"n_routed_experts"`
-	SparseStep int        `json:"decoder_sparse_step"`
-	Sliding    int        `json:"sliding_window_pattern"`
-	NextN      int        `json:"num_nextn_predict_layers"`
-	Text       *rawConfig `json:"text_config"`
+	rawCounts
+	rawExperts
+	ModelType string     `json:"model_type"`
+	Types     []string   `json:"layer_types"`
+	Ratios    []int      `json:"compress_ratios"`
+	Hash      int        `json:"num_hash_layers"`
+	Sliding   int        `json:"sliding_window_pattern"`
+	Text      *rawConfig `json:"text_config"`
+}
+
+type rawCounts struct {
+	Hidden int `json:"num_hidden_layers"`
+	Double int `json:"num_layers"` // of a diffusion model
+	Single int `json:"num_single_layers"`
+	NextN  int `json:"num_nextn_predict_layers"`
+}
+
+// rawExperts has the three names that models give the number of experts.
+type rawExperts struct {
+	DenseFirst int `json:"first_k_dense_replace"`
+	Experts    int `json:"num_experts"`
+	Local      int `json:"num_local_experts"`
+	Routed     int `json:"n_routed_experts"`
+	SparseStep int `json:"decoder_sparse_step"`
 }
 
 // ParseConfig reads a Hugging Face config.json; of a multimodal model its

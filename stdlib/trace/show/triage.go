@@ -129,7 +129,11 @@ func overlapTable(s triage.Stage) Table {
 		Empty: "No kernel of this stage has headroom or is hidden enough to be left alone.",
 	}
 	for _, r := range s.Overlap {
-		signal := fmt.Sprintf("%s, %s of busy; exclusive %s, hidden %s; gain ≤ %s", human(Micros(r.Time)), human(Share(r.Share)),
+		base := "busy"
+		if r.Verdict == "idle" {
+			base = "the passes' windows"
+		}
+		signal := fmt.Sprintf("%s, %s of %s; exclusive %s, hidden %s; gain ≤ %s", human(Micros(r.Time)), human(Share(r.Share)), base,
 			percent(part(r.Exclusive, r.Time)), percent(part(r.Hidden, r.Time)), human(Micros(r.Gain)))
 		t.Rows = append(t.Rows, []any{r.Priority, r.Verdict, Name(r.Kernel), orDash(r.Location), signal, r.Risk, r.Advice})
 	}

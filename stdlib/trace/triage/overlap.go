@@ -19,7 +19,7 @@ type OverlapRow struct {
 	Class     kernel.Class `json:"class"`
 	Location  string       `json:"location,omitempty"`
 	Time      int64        `json:"time_ns"`
-	Share     float64      `json:"share"` // of the stage's busy time
+	Share     float64      `json:"share"` // of the stage's busy time; of an idle row, of the passes' windows
 	Exclusive int64        `json:"exclusive_ns"`
 	Hidden    int64        `json:"hidden_ns"`
 	Gain      int64        `json:"gain_at_most_ns"`
@@ -163,6 +163,8 @@ func (g *overlapGroup) headroom() OverlapRow {
 	r := g.row
 	r.Verdict = "headroom"
 	switch {
+	case r.Class.Group == kernel.Compute:
+		r.Priority, r.Advice = "P3", "defer: compute alone is no waste; see its bound"
 	case r.Risk == "low" && r.Class.Group == kernel.Communication:
 		r.Priority, r.Advice = "P1", "try overlap"
 	case r.Risk == "low":
@@ -240,10 +242,10 @@ func feeds(a, b kernel.Group) bool {
 }
 
 // idleRows puts idle time first: no kernel can gain what the host loses.
-func (w *work) idleRows(idle Idle, busy int64) []OverlapRow {
+func (w *work) idleRows(idle Idle) []OverlapRow {
 	var out []OverlapRow
 	for _, c := range idle.Causes {
-		if share := ratio(c.Time, busy+idle.Time); share >= w.opt.Cutoff {
+		if share := ratio(c.Time, idle.Window); share >= w.opt.Cutoff {
 			out = append(out, OverlapRow{
 				Priority: "P1", Verdict: "idle", Kernel: fmt.Sprintf("(no kernel: %s)", c.Cause), Time: c.Time, Share: share,
 				Exclusive: c.Time, Gain: c.Time, Risk: "low", Advice: c.Advice,

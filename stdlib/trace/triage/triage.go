@@ -9,6 +9,8 @@
 package triage
 
 import (
+	"io/fs"
+
 	"github.com/sotabuild/sotabuild/stdlib/trace/fuse"
 	"github.com/sotabuild/sotabuild/stdlib/trace/interval"
 	"github.com/sotabuild/sotabuild/stdlib/trace/kernel"
@@ -25,6 +27,7 @@ type Options struct {
 	Mapping   *mapping.Map
 	Catalogue fuse.Catalogue
 	Baseline  *layers.Result // for regressed fusions; nil: none
+	Tree      fs.FS          // the framework's sources, to check candidate paths; nil: none
 }
 
 // Report is the triage of one trace file.
@@ -147,18 +150,21 @@ func (w *work) stage(stage launch.Stage, events []int32) Stage {
 	s.Comm = w.comm(events)
 	s.Overlap = w.overlap(events, s.Times.Busy)
 	if s.Idle.Claimed {
-		s.Overlap = append(w.idleRows(s.Idle, s.Times.Busy), s.Overlap...)
+		s.Overlap = append(w.idleRows(s.Idle), s.Overlap...)
 	}
 	if w.layers.Known() {
 		for _, f := range fuse.Find(w.opt.Catalogue, w.layers, stage, w.opt.Baseline) {
-			s.Fuse = append(s.Fuse, fuseRow(f, s.Times.Sum))
+			s.Fuse = append(s.Fuse, w.fuseRow(f, s.Times.Sum))
 		}
 	}
 	return s
 }
 
-func fuseRow(f fuse.Row, sum int64) FuseRow {
+func (w *work) fuseRow(f fuse.Row, sum int64) FuseRow {
 	path := f.Source.Framework + ": " + f.Source.Path
+	if w.opt.Tree != nil && f.Source.Framework == w.p.Framework {
+		path = f.Source.Framework + ": " + fuse.Locate(w.opt.Tree, f.Source)
+	}
 	if f.Source.Symbol != "" {
 		path += " " + f.Source.Symbol
 	}
