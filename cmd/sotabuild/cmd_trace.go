@@ -12,8 +12,8 @@ func traceCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// format reads --format; --json is another word for it.
-func (a *app) format(s string) (trace.Format, error) {
+// traceFormat reads --format; --json is another word for it.
+func (a *app) traceFormat(s string) (trace.Format, error) {
 	if a.json {
 		s = string(trace.JSON)
 	}
@@ -32,7 +32,7 @@ func triageCommand(a *app) *cobra.Command {
 		Short: "Kernels, overlap opportunities and fuse patterns of each stage",
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if o.Format, err = a.format(format); err != nil {
+			if o.Format, err = a.traceFormat(format); err != nil {
 				return err
 			}
 			o.Paths, o.Log = args, a.err
@@ -57,7 +57,7 @@ func layersCommand(a *app) *cobra.Command {
 		Short: "The layers of a forward pass: types, times, hot kernels",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if o.Format, err = a.format(format); err != nil {
+			if o.Format, err = a.traceFormat(format); err != nil {
 				return err
 			}
 			o.Path, o.Log = args[0], a.err
@@ -79,7 +79,7 @@ func traceDiffCommand(a *app) *cobra.Command {
 		Short: "What B spends more or less than A, stage by stage; the rows sum to the gap",
 		Args:  cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if o.Format, err = a.format(format); err != nil {
+			if o.Format, err = a.traceFormat(format); err != nil {
 				return err
 			}
 			o.A, o.B, o.Log = args[0], args[1], a.err
