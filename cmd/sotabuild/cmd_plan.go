@@ -47,7 +47,7 @@ func planCommand(a *app) *cobra.Command {
 	}
 	o.register(cmd)
 	cmd.Flags().BoolVar(&o.detailed, "detailed-exitcode", false, "exit with 2 when apply would run something")
-	cmd.Flags().BoolVar(&o.all, "all", false, "list cached nodes too")
+	cmd.Flags().BoolVar(&o.all, "all", false, "list every node on a line of its own, cached ones too")
 	return cmd
 }
 
@@ -84,10 +84,11 @@ func (a *app) showPlan(w io.Writer, s *session, p *plan.Plan, all bool) error {
 		return nil
 	}
 	st := a.style(w)
-	for _, l := range p.Lines(s.Graph) {
-		if l.Mark == plan.Cached && !all {
-			continue
-		}
+	lines := p.Lines(s.Graph)
+	if all {
+		lines = p.All(s.Graph)
+	}
+	for _, l := range lines {
 		fmt.Fprintf(w, "%s %s  %s\n", st.mark(l.Mark), l.Addr, st.dim(l.Text))
 	}
 	fmt.Fprintln(w, st.bold(p.Totals()))

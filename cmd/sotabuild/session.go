@@ -59,14 +59,20 @@ func parseVars(args []string) (map[string]string, error) {
 }
 
 // diagnose prints diagnostics; errors among them end the command with code 7.
+// As JSON they are the output where there is no other; warnings beside a
+// document go where they do not make it two.
 func (a *app) diagnose(diags lang.Diagnostics) error {
 	if a.json {
+		w := a.err
+		if diags.HasErrors() || a.checking {
+			w = a.out
+		}
 		for _, d := range diags {
 			b, err := json.Marshal(d)
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(a.out, "%s\n", b)
+			fmt.Fprintf(w, "%s\n", b)
 		}
 	} else if len(diags) > 0 {
 		fmt.Fprint(a.err, diags.Text(a.style(a.err).on))
