@@ -30,7 +30,7 @@ lint: ## gofmt, go vet, staticcheck (pinned in tools.mod)
 
 # Each target alone; a longer time finds more: make fuzz FUZZTIME=20m
 FUZZTIME ?= 20s
-FUZZ = lang:FuzzLoad lang:FuzzFormat lang:FuzzPredicate stdlib/cookbook:FuzzConvert stdlib/help:FuzzParse
+FUZZ = lang:FuzzLoad lang:FuzzFormat lang:FuzzPredicate lang:FuzzAt stdlib/cookbook:FuzzConvert stdlib/help:FuzzParse
 
 fuzz: ## every fuzz target, from the committed corpora
 	@set -e; for t in $(FUZZ); do \
