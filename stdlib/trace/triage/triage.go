@@ -9,6 +9,7 @@
 package triage
 
 import (
+	"fmt"
 	"io/fs"
 
 	"github.com/sotabuild/sotabuild/stdlib/trace/fuse"
@@ -46,7 +47,8 @@ type Report struct {
 type Times struct {
 	Sum     int64 `json:"sum_ns"`    // kernels, copies and sets
 	Kernels int64 `json:"kernel_ns"` // kernels alone
-	Busy    int64 `json:"busy_ns"`   // union of all
+	Busy    int64 `json:"busy_ns"`   // union of all, device by device
+	Devices int   `json:"devices"`
 }
 
 // Stage is everything about one stage.
@@ -144,6 +146,9 @@ func Build(p *profile.Profile, l *layers.Result, o Options) Report {
 func (w *work) stage(stage launch.Stage, events []int32) Stage {
 	s := Stage{Stage: stage, Events: len(events), Times: w.times(events)}
 	s.Share = ratio(s.Times.Sum, w.total)
+	if s.Times.Devices > 1 {
+		s.Notes = append(s.Notes, fmt.Sprintf("The file holds %d devices; times are summed over them.", s.Times.Devices))
+	}
 	s.Kernels = w.kernels(events, s.Times.Sum)
 	s.Families = families(s.Kernels, s.Times.Sum)
 	s.Idle = w.idle(stage)
@@ -181,18 +186,23 @@ func (w *work) fuseRow(f fuse.Row, sum int64) FuseRow {
 	}
 }
 
+// times sums over devices, busy time too: two devices at work for a second are
+// two seconds busy.
 func (w *work) times(events []int32) Times {
 	var t Times
-	spans := make([]interval.Span, 0, len(events))
+	spans := map[int32][]interval.Span{}
 	for _, e := range events {
 		g := w.p.Trace.GPU[e]
 		t.Sum += g.Dur
 		if g.Kind == read.Kernel {
 			t.Kernels += g.Dur
 		}
-		spans = append(spans, interval.Span{Start: g.Start, End: g.End()})
+		spans[g.Device] = append(spans[g.Device], interval.Span{Start: g.Start, End: g.End()})
 	}
-	t.Busy = interval.Union(spans)
+	for _, list := range spans {
+		t.Busy += interval.Union(list)
+	}
+	t.Devices = len(spans)
 	return t
 }
 
