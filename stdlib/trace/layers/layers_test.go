@@ -1,6 +1,7 @@
 package layers_test
 
 import (
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -161,8 +162,20 @@ func TestParseConfig(t *testing.T) {
 // behind them, as a plain loop runs them.
 func loop(t *testing.T, passes int, steps bool, pause func(pass int) int64) *read.Trace {
 	t.Helper()
-	var k []sample.Kernel
-	var s []sample.Step
+	marks, kernels := loopEvents(passes, pause)
+	if !steps {
+		marks = nil
+	}
+	return sample.Make(t, marks, kernels)
+}
+
+func loopText(t *testing.T, passes int) string {
+	t.Helper()
+	_, kernels := loopEvents(passes, none)
+	return sample.Text(t, nil, kernels)
+}
+
+func loopEvents(passes int, pause func(pass int) int64) (s []sample.Step, k []sample.Kernel) {
 	at := int64(10_000)
 	add := func(name string, dur int64) {
 		k = append(k, sample.Kernel{Name: name, Start: at, Dur: dur})
@@ -181,11 +194,9 @@ func loop(t *testing.T, passes int, steps bool, pause func(pass int) int64) *rea
 		add("nvjet_head", 50_000)
 		add("cunn_SoftMaxForward", 5000)
 		add("sampleMultinomialOnce", 5000)
-		if steps {
-			s = append(s, sample.Step{Name: "step[DECODE bs=2]", Start: from - 2000, End: at - 2000})
-		}
+		s = append(s, sample.Step{Name: "step[DECODE bs=2]", Start: from - 2000, End: at - 2000})
 	}
-	return sample.Make(t, s, k)
+	return s, k
 }
 
 func none(int) int64 { return 0 }
@@ -205,6 +216,31 @@ func TestPassesWithoutAnnotations(t *testing.T) {
 		}
 	}
 	conserves(t, "loop", r)
+}
+
+// Without steps, the frames of the outermost module are the passes, and what
+// the loop does between them belongs to none.
+func TestPassesByModule(t *testing.T) {
+	plain := loop(t, 2, false, none)
+	var frames []string
+	for i := range 2 {
+		// The embedding and the head of each pass are launched inside the module.
+		first := plain.GPU[i*69].Start/1000 - 2
+		last := plain.GPU[i*69+68].End() / 1000
+		frames = append(frames, fmt.Sprintf(`{"ph":"X","cat":"python_function","name":"nn.Module: Model_0","pid":1,"tid":1,"ts":%d,"dur":%d}`, first, last-first-7))
+	}
+	text := loopText(t, 2)
+	tr, err := read.Read(strings.NewReader(strings.Replace(text, `"traceEvents":[`, `"traceEvents":[`+strings.Join(frames, ",")+",", 1)), "f")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := layers.Build(profile.Build(tr), layers.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Passes) != 2 || r.Passes[0].Name != "nn.Module: Model_0" || len(r.Passes[1].Layers) != 8 {
+		t.Errorf("%d passes, first %q", len(r.Passes), r.Passes[0].Name)
+	}
 }
 
 // A first pass twice as slow as the median is a cold start; among the rest the
