@@ -61,6 +61,7 @@ type Stage struct {
 	Families []FamilyRow  `json:"families"`
 	Overlap  []OverlapRow `json:"overlap"`
 	Fuse     []FuseRow    `json:"fuse"`
+	NoFuse   string       `json:"no_fuse,omitempty"` // why there are no fuse rows
 	Idle     Idle         `json:"idle"`
 	Comm     Comm         `json:"communication"`
 	Notes    []string     `json:"notes,omitempty"`
@@ -157,12 +158,25 @@ func (w *work) stage(stage launch.Stage, events []int32) Stage {
 	if s.Idle.Claimed {
 		s.Overlap = append(w.idleRows(s.Idle), s.Overlap...)
 	}
-	if w.layers.Known() {
+	if s.NoFuse = w.noFuse(stage); s.NoFuse == "" {
 		for _, f := range fuse.Find(w.opt.Catalogue, w.layers, stage, w.opt.Baseline) {
 			s.Fuse = append(s.Fuse, w.fuseRow(f, s.Times.Sum))
 		}
 	}
 	return s
+}
+
+// noFuse is why fuse patterns cannot be looked for in a stage, "" when they can.
+func (w *work) noFuse(stage launch.Stage) string {
+	if !w.layers.Known() {
+		return "no forward passes with layers were found"
+	}
+	for _, p := range w.layers.Passes {
+		if p.Stage == stage && !p.Partial && len(p.Layers) > 0 {
+			return ""
+		}
+	}
+	return "the stage has no whole pass with layers"
 }
 
 func (w *work) fuseRow(f fuse.Row, sum int64) FuseRow {

@@ -257,6 +257,9 @@ func TestIdleIsNotClaimed(t *testing.T) {
 		}
 	}
 	r := report(t, sample.Load(t, "traces/dlrm_pair_rank-0.json.gz"), nil)
+	if why := r.Stages[0].NoFuse; !strings.Contains(why, "no forward passes") {
+		t.Errorf("no fuse rows because %q", why)
+	}
 	if i := r.Stages[0].Idle; i.Claimed || !strings.Contains(i.Reason, "no passes") {
 		t.Errorf("%+v", i)
 	}
