@@ -1,11 +1,13 @@
 # Every target is one command a person would type; nothing clever.
 GO ?= go
-STATIC = CGO_ENABLED=0 $(GO) build -trimpath
+# One way of building for all but race, so that every package is compiled once.
+export CGO_ENABLED = 0
+export GOFLAGS := $(GOFLAGS) -trimpath
 
 .PHONY: build demo example-llamacpp test race lint fuzz golden clean
 
 build: ## the binary and the example server, static
-	$(STATIC) -o bin/ ./cmd/sotabuild ./examples/tinyserve
+	$(GO) build -o bin/ ./cmd/sotabuild ./examples/tinyserve
 
 demo: build ## the main job: two configurations of tinyserve, benchmarked and ranked
 	bin/sotabuild -C examples/quickstart apply
@@ -28,7 +30,7 @@ lint: ## gofmt, go vet, staticcheck (pinned in tools.mod)
 
 # Each target alone; a longer time finds more: make fuzz FUZZTIME=20m
 FUZZTIME ?= 20s
-FUZZ = lang:FuzzLoad lang:FuzzFormat lang:FuzzPredicate stdlib/cookbook:FuzzConvert stdlib/help:FuzzParse
+FUZZ = lang:FuzzLoad lang:FuzzFormat lang:FuzzPredicate lang:FuzzAt stdlib/cookbook:FuzzConvert stdlib/help:FuzzParse
 
 fuzz: ## every fuzz target, from the committed corpora
 	@set -e; for t in $(FUZZ); do \

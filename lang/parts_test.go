@@ -283,3 +283,50 @@ func TestPlainFiles(t *testing.T) {
 		}
 	}
 }
+
+// TestSyntaxesAgree compares one campaign in both syntaxes.
+func TestSyntaxesAgree(t *testing.T) {
+	var dumps []string
+	for _, name := range []string{"whole_language", "whole_language_in_json"} {
+		a, err := txtar.ParseFile(filepath.Join("testdata", "good", name+".txtar"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, diags := loadFiles(t, a, Input{})
+		if c == nil {
+			t.Fatal(diags.Text(false))
+		}
+		dumps = append(dumps, anonymous(c.Dir, dump(c)))
+	}
+	if diff := cmp.Diff(dumps[0], dumps[1]); diff != "" {
+		t.Errorf("-native +JSON:\n%s", diff)
+	}
+}
+
+// TestOverlay lays files over those of a folder, as an editor does.
+func TestOverlay(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{mainFile: manyBlocks(1), "more.campaign.hcl": "broken {"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	in := Input{Dir: dir, Definitions: builtins}
+	if c, _ := Load(in); c != nil {
+		t.Error("the broken file was not read")
+	}
+	in.Overlay = map[string][]byte{
+		"more.campaign.hcl": []byte("scenario \"more\" {\n  input_len  = 1\n  output_len = 1\n}\n"),
+		"new.campaign.hcl":  []byte("scenario \"new\" {\n  input_len  = 1\n  output_len = 1\n}\n"),
+		"notes.hcl":         []byte("broken {"), // no file of a campaign
+	}
+	c, diags := Load(in)
+	if c == nil || len(c.Load.Scenarios) != 3 {
+		t.Fatalf("%+v\n%s", c, diags.Text(false))
+	}
+	in.Dir = t.TempDir()
+	in.Overlay = map[string][]byte{mainFile: []byte(manyBlocks(2))}
+	if c, diags := Load(in); c == nil || len(c.Load.Scenarios) != 2 {
+		t.Errorf("a file that is only open: %s", diags.Text(false))
+	}
+}

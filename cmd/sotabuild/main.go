@@ -29,6 +29,7 @@ var commands = []func(*app) *cobra.Command{
 	showCommand,
 	explainCommand,
 	reportCommand,
+	traceCommand,
 	ncuCommand,
 	simserveCommand,
 	versionCommand,
