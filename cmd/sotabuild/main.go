@@ -128,26 +128,34 @@ func (a *app) root() *cobra.Command {
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	for _, c := range commands {
-		cmd := c(a)
-		if args := cmd.Args; args != nil {
-			cmd.Args = func(c *cobra.Command, given []string) error {
-				if err := args(c, given); err != nil {
-					return usageError{err}
-				}
-				return nil
-			}
-		}
-		root.AddCommand(cmd)
+		root.AddCommand(c(a))
 	}
 	root.AddCommand(exitCodesTopic(a))
 	root.SetHelpCommand(helpCommand())
 	root.InitDefaultCompletionCmd()
 	for _, c := range root.Commands() {
-		if c.Name() == "completion" {
-			c.Args, c.RunE = cobra.ArbitraryArgs, helpOfGroup
-		}
+		strict(c)
 	}
 	return root
+}
+
+// strict makes wrong arguments of a command, and of those below it, errors of
+// usage. A command that only groups others is one that takes none.
+func strict(cmd *cobra.Command) {
+	for _, c := range cmd.Commands() {
+		strict(c)
+	}
+	if cmd.HasSubCommands() && !cmd.Runnable() {
+		cmd.Args, cmd.RunE = cobra.ArbitraryArgs, helpOfGroup
+	}
+	if args := cmd.Args; args != nil {
+		cmd.Args = func(c *cobra.Command, given []string) error {
+			if err := args(c, given); err != nil {
+				return usageError{err}
+			}
+			return nil
+		}
+	}
 }
 
 // helpCommand is the library's, but for a topic that does not exist: there the
