@@ -45,6 +45,8 @@ var mayImport = map[string][]string{
 	"stdlib/help":       {"stdlib/result"},
 	"stdlib/search":     {"lang"},
 	"stdlib/bench":      {"executors", "executors/runner", "stdlib/result", "stdlib/dataset"},
+	"stdlib/stats":      {},
+	"stdlib/imports":    {"stdlib/result"},
 	"stdlib/trace":      {},
 	"stdlib/ncu":        {},
 	"stdlib/simserve":   {},
@@ -93,6 +95,7 @@ var onlyIn = map[string][]string{
 	"github.com/spf13/cobra":                 {"cmd"},
 	"github.com/spf13/pflag":                 {"cmd", "stdlib/simserve", "examples"},
 	"github.com/jedib0t/go-pretty/v6":        {"stdlib/report", "cmd"},
+	"gonum.org/v1/gonum":                     {"stdlib/stats"},
 }
 
 var testOnly = []string{
