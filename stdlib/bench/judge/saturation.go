@@ -15,12 +15,12 @@ type Point struct {
 // Saturated says whether the queue grows without bound: over the last two
 // thirds of the points, requests in flight and time to the first token must
 // both rise by a line that is steeper than four times its error, and the lowest
-// value of the last quarter must be above the highest of the first. The line
+// value of the last quarter must be a fifth above the highest of the first. The line
 // alone is steep by chance too often, since neighbours in a queue are not
 // independent; but a queue that is stable comes down again.
 func Saturated(points []Point) bool {
 	tail := points[len(points)/3:]
-	if len(tail) < 200 {
+	if len(tail) < 300 {
 		return false
 	}
 	var at, flight, ttft []float64
@@ -36,7 +36,7 @@ func rises(x, y []float64) bool {
 		return false
 	}
 	quarter := len(y) / 4
-	return slices.Min(y[len(y)-quarter:]) > slices.Max(y[:quarter])
+	return slices.Min(y[len(y)-quarter:]) > 1.2*slices.Max(y[:quarter])
 }
 
 // line is the least-squares slope of y over x with its standard error.

@@ -47,7 +47,7 @@ func TestSaturationHasFewFalseAlarms(t *testing.T) {
 	if stable > 3 || growing < 97 {
 		t.Errorf("%d of 100 stable and %d of 100 growing queues are called saturated", stable, growing)
 	}
-	if Saturated(queue(src, 250, 2)) {
-		t.Error("250 points are too few")
+	if Saturated(queue(src, 400, 2)) {
+		t.Error("400 points are too few")
 	}
 }
