@@ -145,7 +145,7 @@ func (s Spec) asks() (warm, asks []judge.Ask, schedule []time.Duration, err erro
 		if err != nil {
 			return nil, nil, nil, fmt.Errorf("making requests: %w", err)
 		}
-		q := judge.Ask{ID: p.ID, Body: body, Input: len(p.Tokens), Output: p.OutputLen,
+		q := judge.Ask{ID: p.ID, Body: body, Input: len(p.Tokens) + p.InputLen, Output: p.OutputLen,
 			Cancel: time.Duration(p.Cancel * 1e9), Adapter: p.Adapter, Turn: p.Turn}
 		if p.Warmup {
 			warm = append(warm, q)

@@ -32,6 +32,7 @@ type Prompt struct {
 	Tokens    []int     `json:"tokens,omitempty"`
 	Text      string    `json:"text,omitempty"`
 	Messages  []Message `json:"messages,omitempty"`
+	InputLen  int       `json:"input_len,omitempty"` // what the server must count for a text; 0 is not known
 	OutputLen int       `json:"output_len"`
 	At        *float64  `json:"at_s,omitempty"` // seconds from the start of the trace; nil outside of one
 	Turn      Turn      `json:"turn,omitzero"`

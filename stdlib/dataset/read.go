@@ -62,6 +62,8 @@ func follows(p Prompt, before []Prompt) error {
 		return errors.New("neither tokens nor text nor messages")
 	case p.kinds() > 1:
 		return errors.New("more than one of tokens, text and messages")
+	case p.InputLen < 0, p.InputLen > 0 && len(p.Tokens) > 0:
+		return fmt.Errorf("input_len is %d; it is the count of a text", p.InputLen)
 	case p.OutputLen < 1:
 		return fmt.Errorf("output_len is %d", p.OutputLen)
 	case p.At != nil && !(*p.At >= 0 && *p.At < 1e9):

@@ -14,8 +14,8 @@ type Point struct {
 
 // Saturated says whether the queue grows without bound: over the last two
 // thirds of the points, requests in flight and time to the first token must
-// both rise by a line that is steeper than four times its error, and the lowest
-// value of the last quarter must be a fifth above the highest of the first. The line
+// both rise by a line that is steeper than twenty times its error, and the lowest
+// value of the last quarter must be above the highest of the first. The line
 // alone is steep by chance too often, since neighbours in a queue are not
 // independent; but a queue that is stable comes down again.
 func Saturated(points []Point) bool {
@@ -32,11 +32,11 @@ func Saturated(points []Point) bool {
 
 func rises(x, y []float64) bool {
 	slope, err := line(x, y)
-	if !(slope > 4*err) {
+	if !(slope > 20*err) {
 		return false
 	}
 	quarter := len(y) / 4
-	return slices.Min(y[len(y)-quarter:]) > 1.2*slices.Max(y[:quarter])
+	return slices.Min(y[len(y)-quarter:]) > slices.Max(y[:quarter])
 }
 
 // line is the least-squares slope of y over x with its standard error.
