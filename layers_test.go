@@ -44,7 +44,7 @@ var mayImport = map[string][]string{
 	"stdlib/result":     {"executors"},
 	"stdlib/help":       {"stdlib/result"},
 	"stdlib/search":     {"lang"},
-	"stdlib/bench":      {"executors", "executors/runner", "stdlib/result", "stdlib/dataset"},
+	"stdlib/bench":      {"executors", "executors/runner", "stdlib/result", "stdlib/dataset", "stdlib/stats", "stdlib/imports"},
 	"stdlib/stats":      {},
 	"stdlib/imports":    {"stdlib/result"},
 	"stdlib/trace":      {},

@@ -290,3 +290,23 @@ func (c *client) models(ctx context.Context) ([]string, wire.Failure) {
 	}
 	return ids, wire.Failure{}
 }
+
+// Transport is the connection that a run with this Spec would use: the
+// round tripper, the base URL as net/http knows it, and the headers. The caller
+// closes its idle connections.
+func Transport(s Spec, h Host) (*http.Transport, string, http.Header, error) {
+	u, err := url.Parse(s.URL)
+	if err != nil || ways[u.Scheme].scheme == "" {
+		return nil, "", nil, fmt.Errorf("url is %q; write http://HOST:PORT (or https, h2, h2c, or unix:///PATH)", s.URL)
+	}
+	rules, bad := s.Rules.Check()
+	if err := errors.Join(bad...); err != nil {
+		return nil, "", nil, err
+	}
+	s.Rules = rules
+	c, err := newClient(s, h)
+	if err != nil {
+		return nil, "", nil, err
+	}
+	return c.transport, c.url, c.header, nil
+}

@@ -65,7 +65,7 @@ func TestSchedulesOverLoopback(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			var off []string
-			for range 12 {
+			for range 40 {
 				if off = c.overLoopback(t); off == nil {
 					return
 				}

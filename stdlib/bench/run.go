@@ -21,6 +21,7 @@ type Report struct {
 	Row      result.Row
 	Requests []judge.Request
 	Parts    []judge.Part
+	Reads    [][]time.Duration // of each request's events with tokens, from the row's start
 }
 
 // Run measures one cell on this machine. It blocks until every request has
@@ -68,6 +69,9 @@ func (h Host) Run(ctx context.Context, s Spec) (Report, error) {
 	row := cell.Row()
 	row.Time.Started = c.start.UTC()
 	rep := Report{Row: row, Requests: cell.Requests()}
+	for _, q := range samples {
+		rep.Reads = append(rep.Reads, q.Answer.Marks)
+	}
 	if row.Status == result.OK {
 		rep.Parts = cell.Parts()
 	}

@@ -161,13 +161,14 @@ func (s *server) play(w http.ResponseWriter, r *http.Request, p script) (writes 
 	out := http.NewResponseController(w)
 	longer := time.Duration(0) // by the other requests of the batch so far
 	for _, l := range p.lines {
+		text := l.bytes() // before the wait, so that it costs no time after it
 		if !until(r.Context(), slot.Add(l.at+longer)) {
 			return writes
 		}
 		if l.token {
 			writes = append(writes, time.Now())
 		}
-		if _, err := w.Write(l.bytes()); err != nil {
+		if _, err := w.Write(text); err != nil {
 			return writes
 		}
 		if err := out.Flush(); err != nil {
