@@ -213,6 +213,10 @@ var words = strings.Fields(`the of and to in is that it was for on are as with h
  large must big even such because turn here why ask went men read need land different home us move try kind hand picture again
  change off play spell air away animal house point page letter mother answer found study still learn should world`)
 
+// fillers bring a text that is a little short to its length; each is a token or
+// none in any vocabulary, alone or joined to what stands before it.
+var fillers = []string{" a", "a", ".", " the", "!"}
+
 // RandomText makes a text of random words that the server counts as exactly n
 // tokens. It asks count some times; a text that cannot be brought to n is an
 // error that names the nearest counts.
@@ -222,22 +226,49 @@ func RandomText(v Ids, name string, n int, count Count) (string, error) {
 	for len(picked) < n+64 {
 		picked = append(picked, words[below(src, uint64(len(words)))])
 	}
-	use, tried := n, map[int]int{}
-	for range 24 {
-		text := strings.Join(picked[:use], " ")
+	ask := func(text string) (int, error) {
 		got, err := count(text)
 		if err != nil {
-			return "", fmt.Errorf("counting the tokens of a prompt: %w", err)
+			return 0, fmt.Errorf("counting the tokens of a prompt: %w", err)
 		}
-		if got == n {
-			return text, nil
-		}
-		if _, again := tried[use]; again {
-			// One word is several tokens: another one at the end.
-			picked[use-1] = words[below(src, uint64(len(words)))]
-		}
-		tried[use] = got
-		use = max(1, min(len(picked), use+n-got))
+		return got, nil
 	}
-	return "", fmt.Errorf("no text of random words has %d tokens by the server's count; by number of words it says %v", n, tried)
+	// The most words that are not too many: low fits, high does not.
+	low, high, text, have := 0, len(picked)+1, "", 0
+	for use := n; high-low > 1; use = min(max(use, low+1), high-1) {
+		t := strings.Join(picked[:use], " ")
+		got, err := ask(t)
+		switch {
+		case err != nil:
+			return "", err
+		case got == n:
+			return t, nil
+		case got < n:
+			low, text, have = use, t, got
+		default:
+			high = use
+		}
+		use += (n - got) * use / max(got, 1)
+	}
+	for range 256 {
+		longer := false
+		for _, f := range fillers {
+			got, err := ask(text + f)
+			switch {
+			case err != nil:
+				return "", err
+			case got == n:
+				return text + f, nil
+			case got < n && got > have:
+				text, have, longer = text+f, got, true
+			}
+			if longer {
+				break
+			}
+		}
+		if !longer {
+			break
+		}
+	}
+	return "", fmt.Errorf("no text of random words has %d tokens by the server's count; the nearest has %d", n, have)
 }

@@ -161,6 +161,12 @@ func TestRandomTextHitsTheCount(t *testing.T) {
 			t.Errorf("%d tokens wanted, %d made, error %v", n, got, err)
 		}
 	}
+	bytes := func(text string) (int, error) { return len(text), nil }
+	for _, n := range []int{1, 3, 50} {
+		if text, err := RandomText(ids, "b", n, bytes); err != nil || len(text) != n {
+			t.Errorf("%d bytes wanted, %q made, error %v", n, text, err)
+		}
+	}
 	if _, err := RandomText(ids, "x", 10, func(string) (int, error) { return 4, nil }); err == nil || !strings.Contains(err.Error(), "has 10 tokens") {
 		t.Errorf("error %v", err)
 	}

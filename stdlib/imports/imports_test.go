@@ -158,6 +158,15 @@ func TestUnlikeNumbersAreNotCompared(t *testing.T) {
 	}
 }
 
+// TestAnotherWorkloadIsNotRanked puts a run at 8 requests a second beside one of
+// 64 at a time.
+func TestAnotherWorkloadIsNotRanked(t *testing.T) {
+	places, err := Rank(append(open(t, "h200/dense8b.eager.json"), open(t, "h200/dense8b.default_rate8.json")...), "output_throughput", nil)
+	if err != nil || places[0].Run != 0 || places[1].Rank != 0 || !strings.Contains(places[1].Reasons[0], "another request rate") {
+		t.Errorf("places %+v, error %v", places, err)
+	}
+}
+
 func TestRefusedFiles(t *testing.T) {
 	for want, text := range map[string]string{
 		"form of none of":          `{"hello":1}`,

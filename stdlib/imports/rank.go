@@ -2,6 +2,7 @@ package imports
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -85,8 +86,8 @@ type Place struct {
 
 // Rank orders runs by one number, best first, then the runs without a rank in
 // the order given. A run that failed, does not keep a limit, had failed
-// requests, or does not have the very number has none: nothing stands in for
-// it.
+// requests, does not have the very number, or was of another workload than the
+// first one has none: nothing stands in for it.
 func Rank(runs []Run, by string, limits []Limit) ([]Place, error) {
 	def, ok := Define(by)
 	if !ok {
@@ -95,6 +96,9 @@ func Rank(runs []Run, by string, limits []Limit) ([]Place, error) {
 	out := make([]Place, len(runs))
 	for i, r := range runs {
 		out[i] = Place{Run: i, Reasons: r.unfit(by, limits)}
+		if what := runs[0].unlike(r); what != "" {
+			out[i].Reasons = append(out[i].Reasons, "another workload than the first run: "+what)
+		}
 	}
 	value := func(p Place) float64 {
 		n, _ := runs[p.Run].Number(by)
@@ -144,4 +148,38 @@ func (r Run) unfit(by string, limits []Limit) (out []string) {
 		}
 	}
 	return out
+}
+
+// unlike says in what two runs' workloads differ, as far as both files say; ""
+// if in nothing.
+func (r Run) unlike(o Run) string {
+	n, m := r.Requests.all(), o.Requests.all()
+	switch {
+	case r.Model != "" && o.Model != "" && r.Model != o.Model:
+		return fmt.Sprintf("model %s against %s", o.Model, r.Model)
+	case r.Concurrency != nil && o.Concurrency != nil && *r.Concurrency != *o.Concurrency:
+		return fmt.Sprintf("concurrency %d against %d", *o.Concurrency, *r.Concurrency)
+	case (r.Rate == nil) != (o.Rate == nil), r.Rate != nil && *r.Rate != *o.Rate:
+		return "another request rate"
+	case n != m:
+		return fmt.Sprintf("%d requests against %d", m, n)
+	case n > 0 && !near(r.Requests.Input, o.Requests.Input):
+		return "prompts of another length"
+	case n > 0 && !near(r.Requests.Output, o.Requests.Output):
+		return "answers of another length"
+	}
+	return ""
+}
+
+func (r Requests) all() int {
+	if r.Failed != nil {
+		return r.OK + *r.Failed
+	}
+	return r.OK
+}
+
+// near allows 5 % between counts of tokens: random text does not encode back to
+// the length it was made for.
+func near(a, b *int64) bool {
+	return a == nil || b == nil || *a == *b || math.Abs(float64(*a-*b)) <= .05*float64(max(*a, *b))
 }
