@@ -4,7 +4,7 @@ GO ?= go
 export CGO_ENABLED = 0
 export GOFLAGS := $(GOFLAGS) -trimpath
 
-.PHONY: build demo example-llamacpp test race lint fuzz golden clean
+.PHONY: build demo example-llamacpp test race lint fuzz bench-trace golden clean
 
 build: ## the binary and the example server, static
 	$(GO) build -o bin/ ./cmd/sotabuild ./examples/tinyserve
@@ -37,6 +37,9 @@ fuzz: ## every fuzz target, from the committed corpora
 		echo "$$t for $(FUZZTIME)"; \
 		$(GO) test ./$${t%%:*} -run '^$$' -fuzz "^$${t##*:}\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 5x; \
 	done
+
+bench-trace: ## the trace reader's speed on the largest recorded trace, beside upstream's
+	$(GO) run ./stdlib/trace/internal/speed
 
 golden: build ## rewrite expected outputs, then look at the difference
 	SOTABUILD_UPDATE=1 $(GO) test ./...

@@ -48,7 +48,9 @@ var mayImport = map[string][]string{
 	"stdlib/result":     {"executors"},
 	"stdlib/help":       {"stdlib/result"},
 	"stdlib/search":     {"lang"},
-	"stdlib/bench":      {"executors", "executors/runner", "stdlib/result", "stdlib/dataset"},
+	"stdlib/bench":      {"executors", "executors/runner", "stdlib/result", "stdlib/dataset", "stdlib/stats", "stdlib/imports"},
+	"stdlib/stats":      {},
+	"stdlib/imports":    {"stdlib/result"},
 	"stdlib/ncu":        {},
 	"stdlib/simserve":   {},
 	"stdlib/winners":    {"engine/key", "stdlib/result"},
@@ -123,6 +125,7 @@ var onlyIn = map[string][]string{
 	"github.com/spf13/cobra":                 {"cmd"},
 	"github.com/spf13/pflag":                 {"cmd", "stdlib/simserve", "examples"},
 	"github.com/jedib0t/go-pretty/v6":        {"stdlib/report", "cmd"},
+	"gonum.org/v1/gonum":                     {"stdlib/stats"},
 }
 
 var testOnly = []string{

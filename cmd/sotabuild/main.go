@@ -31,6 +31,7 @@ var commands = []func(*app) *cobra.Command{
 	reportCommand,
 	traceCommand,
 	ncuCommand,
+	benchCommand,
 	simserveCommand,
 	versionCommand,
 	runnerCommand,

@@ -1,8 +1,7 @@
-package bench
+package judge
 
 import (
 	"math"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -46,13 +45,13 @@ func TestPercentilesAreLinear(t *testing.T) {
 }
 
 // good is n requests, sent each ms, that succeeded after 10 ms.
-func good(n int) measured {
-	m := measured{asked: n, spec: Spec{Rules: Rules{MinSuccess: .5, MaxSendLag: 10 * time.Millisecond}}}
+func good(n int) Cell {
+	m := Cell{Asked: n, Rules: Rules{MinSuccess: .5, MaxSendLag: 10 * time.Millisecond}}
 	for i := range n {
 		at := time.Duration(i) * time.Millisecond
-		s := sample{ask: &ask{id: i}, scheduled: at, due: at, sent: at, end: at + 10*time.Millisecond, closed: at + 10*time.Millisecond}
-		s.answer = wire.Answer{Marks: []time.Duration{s.end}, Usage: wire.Counts{Input: 3, Output: 1, Cached: -1}}
-		m.samples = append(m.samples, s)
+		s := Sample{Ask: &Ask{ID: i}, Scheduled: at, Due: at, Sent: at, End: at + 10*time.Millisecond, Closed: at + 10*time.Millisecond}
+		s.Answer = wire.Answer{Marks: []time.Duration{s.End}, Usage: wire.Counts{Input: 3, Output: 1, Cached: -1}}
+		m.Samples = append(m.Samples, s)
 	}
 	return m
 }
@@ -66,9 +65,9 @@ func TestLateClientGivesNoNumber(t *testing.T) {
 	}{{9 * time.Millisecond, false}, {12 * time.Millisecond, true}} {
 		m := good(100)
 		for _, i := range []int{10, 20, 30} {
-			m.samples[i].sent += c.late
+			m.Samples[i].Sent += c.late
 		}
-		r := m.row()
+		r := m.Row()
 		if (r.Class == result.ClientLimited) != c.limited || (len(r.Metrics) == 0) != c.limited {
 			t.Errorf("late by %v: %s %s, %d metrics", c.late, r.Class, r.Reason, len(r.Metrics))
 		}
@@ -82,11 +81,11 @@ func TestLateClientGivesNoNumber(t *testing.T) {
 // at once when its slot was free.
 func TestWaitForASlotIsNoLag(t *testing.T) {
 	m := good(100)
-	for i := range m.samples {
-		m.samples[i].due += 50 * time.Millisecond
-		m.samples[i].sent = m.samples[i].due
+	for i := range m.Samples {
+		m.Samples[i].Due += 50 * time.Millisecond
+		m.Samples[i].Sent = m.Samples[i].Due
 	}
-	if r := m.row(); r.Class != "" || *r.Facts.SendLagP99 != 0 {
+	if r := m.Row(); r.Class != "" || *r.Facts.SendLagP99 != 0 {
 		t.Errorf("%s %s, send lag %v", r.Class, r.Reason, *r.Facts.SendLagP99)
 	}
 }
@@ -94,12 +93,12 @@ func TestWaitForASlotIsNoLag(t *testing.T) {
 func TestBusyClientGivesNoNumber(t *testing.T) {
 	for busy, class := range map[float64]result.Class{.85: "", .95: result.ClientLimited} {
 		m := good(10)
-		m.busy = &busy
-		if r := m.row(); r.Class != class || *r.Facts.ClientBusy != busy {
+		m.Busy = &busy
+		if r := m.Row(); r.Class != class || *r.Facts.ClientBusy != busy {
 			t.Errorf("busy %v: class %q", busy, r.Class)
 		}
 	}
-	if r := good(10).row(); r.Facts.ClientBusy != nil {
+	if r := good(10).Row(); r.Facts.ClientBusy != nil {
 		t.Error("the CPU share was not observed, yet it is a number")
 	}
 }
@@ -108,14 +107,14 @@ func TestBusyClientGivesNoNumber(t *testing.T) {
 // that does not.
 func TestUnknownCacheIsNotZero(t *testing.T) {
 	m := good(4)
-	for i := range m.samples {
-		m.samples[i].answer.Usage.Cached = 1
+	for i := range m.Samples {
+		m.Samples[i].Answer.Usage.Cached = 1
 	}
-	if r := m.row(); r.Requests.Cached == nil || *r.Requests.Cached != 4 || math.Abs(*r.Facts.CacheHitShare-1./3) > 1e-12 {
+	if r := m.Row(); r.Requests.Cached == nil || *r.Requests.Cached != 4 || math.Abs(*r.Facts.CacheHitShare-1./3) > 1e-12 {
 		t.Errorf("requests are %+v", r.Requests)
 	}
-	m.samples[2].answer.Usage.Cached = -1
-	if r := m.row(); r.Requests.Cached != nil || r.Facts.CacheHitShare != nil {
+	m.Samples[2].Answer.Usage.Cached = -1
+	if r := m.Row(); r.Requests.Cached != nil || r.Facts.CacheHitShare != nil {
 		t.Errorf("one answer did not say: requests are %+v", r.Requests)
 	}
 }
@@ -123,57 +122,23 @@ func TestUnknownCacheIsNotZero(t *testing.T) {
 // TestWorstClassNamesTheCell takes the most frequent one, of equals the first
 // of the class table.
 func TestWorstClassNamesTheCell(t *testing.T) {
-	if got := worst(map[result.Class]int{result.Truncated: 2, result.StreamError: 2, result.NoTokens: 1}); got != result.StreamError {
+	if got := Worst(map[result.Class]int{result.Truncated: 2, result.StreamError: 2, result.NoTokens: 1}); got != result.StreamError {
 		t.Errorf("it is %s", got)
 	}
 	m := good(4)
 	for i := range 3 {
-		m.samples[i].failure = wire.Fail(result.Stalled, "silence")
+		m.Samples[i].Failure = wire.Fail(result.Stalled, "silence")
 	}
-	r := m.row()
+	r := m.Row()
 	if r.Status != result.Timeout || r.Class != result.Stalled || !strings.Contains(r.Reason, "3 stalled; first: request 0: stalled: silence") {
 		t.Errorf("%s %s %q", r.Status, r.Class, r.Reason)
-	}
-}
-
-// TestArrivals checks the schedules: constant gaps are exact, Poisson gaps have
-// mean and standard deviation 1/rate (±3 % of 20,000), and the seed decides.
-func TestArrivals(t *testing.T) {
-	rate := 50.0
-	l := Load{Arrival: Constant, Rate: &rate}
-	if got := l.schedule(4); !slices.Equal(got, []time.Duration{0, 20e6, 40e6, 60e6}) {
-		t.Errorf("constant: %v", got)
-	}
-	if got := (Load{Arrival: Inf}).schedule(4); got != nil {
-		t.Errorf("inf: %v", got)
-	}
-	l.Arrival = Poisson
-	at := l.schedule(20001)
-	mean, square := 0.0, 0.0
-	for i := range at[1:] {
-		gap := (at[i+1] - at[i]).Seconds()
-		if gap < 0 {
-			t.Fatal("not ascending")
-		}
-		mean += gap / 20000
-		square += gap * gap / 20000
-	}
-	if sd := math.Sqrt(square - mean*mean); at[0] != 0 || math.Abs(mean-.02) > .0006 || math.Abs(sd-.02) > .0006 {
-		t.Errorf("poisson: first %v, mean gap %v, deviation %v", at[0], mean, sd)
-	}
-	if !slices.Equal(at, l.schedule(20001)) {
-		t.Error("the same load gives another schedule")
-	}
-	l.Seed = 1
-	if slices.Equal(at, l.schedule(20001)) {
-		t.Error("another seed gives the same schedule")
 	}
 }
 
 // TestStatusOfEveryClass walks the class table.
 func TestStatusOfEveryClass(t *testing.T) {
 	for _, c := range result.Classes {
-		if got := status(c.Class); got != c.Status || got == result.OK {
+		if got := Status(c.Class); got != c.Status || got == result.OK {
 			t.Errorf("%s has status %s", c.Class, got)
 		}
 	}
