@@ -303,6 +303,24 @@ func TestSyntaxesAgree(t *testing.T) {
 	}
 }
 
+// TestTextOfConditions writes one condition in every way.
+func TestTextOfConditions(t *testing.T) {
+	want := `loop.base_commit == "a b" && round.fair`
+	for name, when := range map[string]string{
+		"native":   `loop.base_commit   =="a b"&&round.fair`,
+		"template": `"${ loop.base_commit == "a b" && round.fair }"`,
+	} {
+		list, diags := Stops("x.hcl", []byte("stop \"s\" {\n when = "+when+"\n reached = true\n}"))
+		if len(list) != 1 || list[0].When.Text() != want {
+			t.Errorf("%s: %+v\n%s", name, list, diags.Text(false))
+		}
+	}
+	list, diags := Stops("x.hcl.json", []byte(`{"stop": {"s": {"when": "${loop.base_commit == \"a b\" && round.fair}", "reached": true}}}`))
+	if len(list) != 1 || list[0].When.Text() != want {
+		t.Errorf("JSON: %+v\n%s", list, diags.Text(false))
+	}
+}
+
 // TestOverlay lays files over those of a folder, as an editor does.
 func TestOverlay(t *testing.T) {
 	dir := t.TempDir()
