@@ -348,3 +348,27 @@ func TestOverlay(t *testing.T) {
 		t.Errorf("a file that is only open: %s", diags.Text(false))
 	}
 }
+
+func TestEnvironmentAndGPUCount(t *testing.T) {
+	def := &Definition{Server: Server{Env: map[string]string{"A": "1", "B": "1"}}, Flags: FlagRules{Parallel: []string{"tp", "pp"}, Aliases: map[string]string{"tensor": "tp"}}}
+	f := Framework{Definition: def, Serving: Serving{Env: map[string]string{"B": "2"}}}
+	if diff := cmp.Diff(map[string]string{"A": "1", "B": "2"}, f.Environment()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if def.Server.Env["B"] != "1" {
+		t.Error("the definition was changed")
+	}
+	flag := func(name string, n int64) Flag { return Flag{Name: name, Value: Value{Kind: Int, Int: n}} }
+	for _, tt := range []struct {
+		flags []Flag
+		want  int
+	}{{nil, 1}, {[]Flag{flag("tensor", 4)}, 4}, {[]Flag{flag("tp", 2), flag("pp", 3), flag("other", 9)}, 6}} {
+		if n, ok := f.GPUCount(tt.flags); n != tt.want || !ok {
+			t.Errorf("%v: %d %t, want %d", tt.flags, n, ok, tt.want)
+		}
+	}
+	f.Processes = []Process{{}}
+	if _, ok := f.GPUCount(nil); ok {
+		t.Error("several processes have no product of flags")
+	}
+}
