@@ -2,7 +2,7 @@
 GO ?= go
 STATIC = CGO_ENABLED=0 $(GO) build -trimpath
 
-.PHONY: build demo example-llamacpp test race lint golden fuzz soak bench docs clean
+.PHONY: bench-client build demo example-llamacpp test race lint golden fuzz soak bench docs clean
 
 build: ## the binary and the example server, static
 	$(STATIC) -o bin/ ./cmd/sotabuild ./examples/tinyserve
@@ -25,6 +25,15 @@ lint:
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; exit 1; }
 	$(GO) vet ./...
 	$(GO) tool -modfile=tools.mod staticcheck ./...
+
+bench-client: ## this load generator beside a bare epoll reader and Python ones (Debian: python3-aiohttp python3-uvloop python3-httpx)
+	$(GO) run ./stdlib/bench/clients
+
+fuzz: ## each fuzz target for 20 seconds
+	$(GO) test ./stdlib/bench/wire -run xxx -fuzz FuzzAnswer -fuzztime 20s
+	$(GO) test ./stdlib/bench/wire -run xxx -fuzz FuzzScanner -fuzztime 20s
+	$(GO) test ./stdlib/bench/scrape -run xxx -fuzz FuzzParse -fuzztime 20s
+	$(GO) test ./stdlib/imports -run xxx -fuzz FuzzRead -fuzztime 20s
 
 golden: build ## rewrite expected outputs, then look at the difference
 	SOTABUILD_UPDATE=1 $(GO) test ./...
