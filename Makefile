@@ -1,11 +1,13 @@
 # Every target is one command a person would type; nothing clever.
 GO ?= go
-STATIC = CGO_ENABLED=0 $(GO) build -trimpath
+# One way of building for all but race, so that every package is compiled once.
+export CGO_ENABLED = 0
+export GOFLAGS := $(GOFLAGS) -trimpath
 
-.PHONY: bench-client build demo example-llamacpp test race lint golden fuzz soak bench docs clean
+.PHONY: bench-client build demo example-llamacpp test race lint fuzz golden clean
 
 build: ## the binary and the example server, static
-	$(STATIC) -o bin/ ./cmd/sotabuild ./examples/tinyserve
+	$(GO) build -o bin/ ./cmd/sotabuild ./examples/tinyserve
 
 demo: build ## the main job: two configurations of tinyserve, benchmarked and ranked
 	bin/sotabuild -C examples/quickstart apply
@@ -14,14 +16,14 @@ example-llamacpp: build ## a real llama-server against tinyserve
 	examples/llamacpp/prepare.sh
 	bin/sotabuild -C examples/llamacpp apply
 
-test: build ## everything that CI runs, but for the race detector
+test: build ## go vet and every test
 	$(GO) vet ./...
-	$(GO) test ./...
+	$(GO) test -timeout 20m ./...
 
 race: build ## the race detector where goroutines share state
 	CGO_ENABLED=1 $(GO) test -race ./lang/... ./engine/... ./executors/... ./stdlib/bench/...
 
-lint:
+lint: ## gofmt, go vet, staticcheck (pinned in tools.mod)
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; exit 1; }
 	$(GO) vet ./...
 	$(GO) tool -modfile=tools.mod staticcheck ./...
@@ -29,15 +31,20 @@ lint:
 bench-client: ## this load generator beside a bare epoll reader and Python ones (Debian: python3-aiohttp python3-uvloop python3-httpx)
 	$(GO) run ./stdlib/bench/clients
 
-fuzz: ## each fuzz target for 20 seconds
-	$(GO) test ./stdlib/bench/wire -run xxx -fuzz FuzzAnswer -fuzztime 20s
-	$(GO) test ./stdlib/bench/wire -run xxx -fuzz FuzzScanner -fuzztime 20s
-	$(GO) test ./stdlib/bench/scrape -run xxx -fuzz FuzzParse -fuzztime 20s
-	$(GO) test ./stdlib/imports -run xxx -fuzz FuzzRead -fuzztime 20s
+# Each target alone; a longer time finds more: make fuzz FUZZTIME=20m
+FUZZTIME ?= 20s
+FUZZ = lang:FuzzLoad lang:FuzzFormat lang:FuzzPredicate lang:FuzzAt stdlib/cookbook:FuzzConvert stdlib/help:FuzzParse \
+	stdlib/bench/wire:FuzzAnswer stdlib/bench/wire:FuzzScanner stdlib/bench/scrape:FuzzParse stdlib/imports:FuzzRead
+
+fuzz: ## every fuzz target, from the committed corpora
+	@set -e; for t in $(FUZZ); do \
+		echo "$$t for $(FUZZTIME)"; \
+		$(GO) test ./$${t%%:*} -run '^$$' -fuzz "^$${t##*:}\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 5x; \
+	done
 
 golden: build ## rewrite expected outputs, then look at the difference
 	SOTABUILD_UPDATE=1 $(GO) test ./...
 	git diff --stat
 
-clean:
+clean: ## remove what make built; results stay
 	rm -rf bin

@@ -5,11 +5,13 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -23,7 +25,9 @@ import (
 	"github.com/sotabuild/sotabuild/executors"
 	"github.com/sotabuild/sotabuild/executors/local"
 	"github.com/sotabuild/sotabuild/lang"
-	"github.com/sotabuild/sotabuild/stdlib/campaign"
+	"github.com/sotabuild/sotabuild/stdlib/campaign/prepare"
+	"github.com/sotabuild/sotabuild/stdlib/campaign/show"
+	"github.com/sotabuild/sotabuild/stdlib/report"
 )
 
 func applyCommand(a *app) *cobra.Command {
@@ -35,7 +39,7 @@ func applyCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := campaign.Runnable(c); err != nil {
+			if err := prepare.Runnable(c); err != nil {
 				return fail(codeUsage, err)
 			}
 			store, err := cache.OpenLocal(a.storeDir(), cache.Options{Command: "sotabuild apply"})
@@ -62,16 +66,17 @@ func (a *app) apply(ctx context.Context, store *cache.Local, c *lang.Campaign, o
 	if err != nil {
 		return err
 	}
-	r := run{app: a, store: store, id: newRunID(), interrupt: interrupt, started: time.Now()}
+	r := run{app: a, store: store, id: newRunID(), interrupt: interrupt, started: time.Now(), logs: map[string]string{}}
 	if len(s.Unasked) > 0 {
 		sum, err := r.once(ctx, s, planOptions{targets: s.Unasked})
 		if err != nil {
 			return err
 		}
 		r.total = sum
-		if len(sum.FailedNodes) > 0 || sum.Interrupted {
+		if sum.Interrupted {
 			return r.finish(s)
 		}
+		// A program without a help fails for itself: the others are measured.
 		if s, err = a.open(ctx, store, c); err != nil {
 			return err
 		}
@@ -80,7 +85,7 @@ func (a *app) apply(ctx context.Context, store *cache.Local, c *lang.Campaign, o
 	if err != nil {
 		return err
 	}
-	r.total = add(r.total, sum)
+	r.total = r.add(sum)
 	if err := s.files.Close(); err != nil {
 		return err
 	}
@@ -95,6 +100,8 @@ type run struct {
 	interrupt <-chan struct{}
 	started   time.Time
 	total     sched.Summary
+	plan      *plan.Plan        // the last one
+	ranBefore int               // nodes that are cached in plan because this apply ran them
 	logs      map[string]string // log path of each finished node
 }
 
@@ -103,6 +110,12 @@ func (r *run) once(ctx context.Context, s *session, o planOptions) (sched.Summar
 	p, err := makePlan(s, o)
 	if err != nil {
 		return sched.Summary{}, err
+	}
+	r.plan, r.ranBefore = p, 0
+	for i := range p.Nodes {
+		if _, ran := r.logs[s.Graph.Actions[i].Addr]; ran && p.Nodes[i].Verdict == plan.Cached {
+			r.ranBefore++
+		}
 	}
 	if p.Counts.Changes() > 0 && !r.app.json {
 		if err := r.app.showPlan(r.app.out, s, p, false); err != nil {
@@ -119,7 +132,6 @@ func (r *run) exec(ctx context.Context, s *session, p *plan.Plan) (sched.Summary
 		return sched.Summary{}, err
 	}
 	screen := newProgress(r.app, s)
-	r.logs = map[string]string{}
 	sink := func(e event.Event) {
 		runLog.write(e)
 		if e.Type == event.NodeFinished {
@@ -144,11 +156,11 @@ func (r *run) exec(ctx context.Context, s *session, p *plan.Plan) (sched.Summary
 func (r *run) finish(s *session) error {
 	a := r.app
 	st := a.style(a.out)
-	v, err := campaign.NewView(s.Prepared, r.store, version(), time.Now())
+	v, err := show.View(s.Prepared, r.store, version(), time.Now())
 	if err != nil {
 		return err
 	}
-	dir, err := campaign.WriteRun(v, s.Prepared, r.store, s.tasks(), time.Now())
+	dir, err := show.WriteRun(v, s.Prepared, r.store, s.tasks(), time.Now())
 	if err != nil {
 		return err
 	}
@@ -165,11 +177,38 @@ func (r *run) finish(s *session) error {
 		return fail(codeInterrupted, fmt.Errorf("interrupted; what was finished is kept"), "`sotabuild apply` goes on where it stopped")
 	case len(r.total.FailedNodes) > 0:
 		return done(codeNodeFailed)
-	case len(v.WithoutResult()) > 0:
-		return fail(codeNodeFailed, fmt.Errorf("no result for %s", strings.Join(v.WithoutResult(), ", ")),
-			"`sotabuild show` lists every candidate with the reason it failed")
+	}
+	if causes := r.withoutResult(s, v); len(causes) > 0 {
+		return fail(codeNodeFailed, errors.New(strings.Join(causes, "\n")), "`sotabuild show` lists every candidate with the reason it failed")
 	}
 	return nil
+}
+
+// withoutResult says which frameworks have no number in a scenario, and why.
+// What no target asked for is not missing.
+func (r *run) withoutResult(s *session, v report.View) []string {
+	asked := map[string]bool{}
+	for _, c := range s.Declared.Cells {
+		if id, ok := s.Graph.Lookup(c.Addr); ok && r.plan.Nodes[id].Reason.Cause != plan.CauseTarget {
+			asked[c.Framework+" in "+c.Scenario.Name] = true
+		}
+	}
+	var out []string
+	for _, name := range v.WithoutResult() {
+		if !asked[name] {
+			continue
+		}
+		text := "no result for " + name
+		for _, sc := range v.Scenarios {
+			for _, c := range sc.Cells {
+				if c.Framework+" in "+sc.Name == name {
+					text += fmt.Sprintf("\n  %s: %s: %s", c.Candidate, c.Row.Class, oneLine(c.Row.Reason))
+				}
+			}
+		}
+		out = append(out, text)
+	}
+	return out
 }
 
 // explainFailure says node, cause, last log lines, next command.
@@ -247,12 +286,22 @@ func totals(s sched.Summary, d time.Duration) string {
 	return text + fmt.Sprintf(" in %s.", d.Round(10*time.Millisecond))
 }
 
-func add(a, b sched.Summary) sched.Summary {
-	return sched.Summary{
-		OK: a.OK + b.OK, Cached: b.Cached, Failed: a.Failed + b.Failed, KeptFailures: a.KeptFailures + b.KeptFailures,
-		Blocked: a.Blocked + b.Blocked, Cancelled: a.Cancelled + b.Cancelled,
-		FailedNodes: append(a.FailedNodes, b.FailedNodes...), Interrupted: a.Interrupted || b.Interrupted, Seconds: a.Seconds + b.Seconds,
+// add puts the second step's summary on the first's. What the first step ran is
+// cached in the second, and is counted once; so is a program that failed in
+// both.
+func (r *run) add(b sched.Summary) sched.Summary {
+	a := r.total
+	b.Cached -= r.ranBefore
+	b.OK += a.OK
+	b.Interrupted = b.Interrupted || a.Interrupted
+	b.Seconds += a.Seconds
+	for _, n := range a.FailedNodes {
+		if !slices.Contains(b.FailedNodes, n) {
+			b.FailedNodes = append(b.FailedNodes, n)
+			b.Failed++
+		}
 	}
+	return b
 }
 
 // interrupts turns SIGINT and SIGTERM into the scheduler's three steps.

@@ -28,7 +28,7 @@ func explainCommand(a *app) *cobra.Command {
 			}
 			e := plan.Explain(s.Graph, p, s.store, id)
 			if a.json {
-				b, err := json.MarshalIndent(e, "", "  ")
+				b, err := json.MarshalIndent(e.Document(), "", "  ")
 				if err != nil {
 					return err
 				}

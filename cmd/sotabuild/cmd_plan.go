@@ -47,7 +47,7 @@ func planCommand(a *app) *cobra.Command {
 	}
 	o.register(cmd)
 	cmd.Flags().BoolVar(&o.detailed, "detailed-exitcode", false, "exit with 2 when apply would run something")
-	cmd.Flags().BoolVar(&o.all, "all", false, "list cached nodes too")
+	cmd.Flags().BoolVar(&o.all, "all", false, "list every node on a line of its own, cached ones too")
 	return cmd
 }
 
@@ -84,13 +84,17 @@ func (a *app) showPlan(w io.Writer, s *session, p *plan.Plan, all bool) error {
 		return nil
 	}
 	st := a.style(w)
-	for _, l := range p.Lines(s.Graph) {
-		if l.Mark == plan.Cached && !all {
-			continue
-		}
+	lines := p.Lines(s.Graph)
+	if all {
+		lines = p.All(s.Graph)
+	}
+	for _, l := range lines {
 		fmt.Fprintf(w, "%s %s  %s\n", st.mark(l.Mark), l.Addr, st.dim(l.Text))
 	}
 	fmt.Fprintln(w, st.bold(p.Totals()))
+	if e := p.Estimate.String(); e != "" {
+		fmt.Fprintln(w, st.dim(e))
+	}
 	if len(s.Unasked) > 0 {
 		fmt.Fprintf(w, "The help of %d programs is not known yet: apply asks for it first and checks every flag before the first server starts.\n", len(s.Unasked))
 	}

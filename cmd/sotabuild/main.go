@@ -21,12 +21,17 @@ var commands = []func(*app) *cobra.Command{
 	initCommand,
 	validateCommand,
 	fmtCommand,
+	schemaCommand,
+	lspCommand,
+	importCommand,
 	planCommand,
 	applyCommand,
 	showCommand,
 	explainCommand,
 	reportCommand,
 	benchCommand,
+	traceCommand,
+	ncuCommand,
 	simserveCommand,
 	versionCommand,
 	runnerCommand,
@@ -42,6 +47,7 @@ type app struct {
 	vars     []string
 	color    string
 	json     bool
+	checking bool // diagnostics are all that the command has to say
 }
 
 func main() {
@@ -51,6 +57,8 @@ func main() {
 
 // run is the whole program without the process around it.
 func (a *app) run(ctx context.Context, args []string) code {
+	out := &output{Writer: a.out}
+	a.out = out
 	root := a.root()
 	root.SetArgs(args)
 	root.SetIn(a.in)
@@ -60,7 +68,34 @@ func (a *app) run(ctx context.Context, args []string) code {
 	if err != nil && isUsage(err) {
 		err = fail(codeUsage, err, "`"+root.CommandPath()+" --help` lists commands and flags")
 	}
+	if err == nil && out.err != nil {
+		err = fmt.Errorf("writing the output: %w", out.err)
+	}
 	return complain(a.err, err)
+}
+
+// output remembers that something could not be written: most writers of lines
+// have no use for the error, and a full disk must not look like a success.
+type output struct {
+	io.Writer
+	err error
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	n, err := o.Writer.Write(b)
+	if o.err == nil {
+		o.err = err
+	}
+	return n, err
+}
+
+// file is the file behind a writer or reader, if it is one.
+func file(w any) (*os.File, bool) {
+	if o, ok := w.(*output); ok {
+		w = o.Writer
+	}
+	f, ok := w.(*os.File)
+	return f, ok
 }
 
 // usageError marks what cobra found wrong with the command line.
@@ -77,14 +112,21 @@ func (a *app) root() *cobra.Command {
 		Short: "Find the fastest serving framework, reproducibly",
 		Long: "sotabuild compiles one reviewed campaign.hcl into a content-hashed graph of tasks,\n" +
 			"says what is stale and why (plan), and runs only that (apply).",
-		SilenceUsage: true, SilenceErrors: true,
+		SilenceUsage: true, SilenceErrors: true, Version: version(),
 	}
+	root.SetVersionTemplate("sotabuild {{.Version}}\n")
 	flags := root.PersistentFlags()
 	flags.StringVarP(&a.dir, "dir", "C", ".", "folder of the campaign")
 	flags.StringVar(&a.store, "store", "", "folder of the store (default DIR/.sotabuild)")
 	flags.StringArrayVar(&a.vars, "var", nil, "set a variable, NAME=VALUE; may be repeated")
 	flags.StringVar(&a.color, "color", "auto", "auto, always or never; NO_COLOR is obeyed")
 	flags.BoolVar(&a.json, "json", false, "machine-readable output")
+	root.PersistentPreRunE = func(*cobra.Command, []string) error {
+		if a.color != "auto" && a.color != "always" && a.color != "never" {
+			return usageError{fmt.Errorf("--color %q: write auto, always or never", a.color)}
+		}
+		return nil
+	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	for _, c := range commands {
 		cmd := c(a)
@@ -99,7 +141,49 @@ func (a *app) root() *cobra.Command {
 		root.AddCommand(cmd)
 	}
 	root.AddCommand(exitCodesTopic(a))
+	root.SetHelpCommand(helpCommand())
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		if c.Name() == "completion" {
+			c.Args, c.RunE = cobra.ArbitraryArgs, helpOfGroup
+		}
+	}
 	return root
+}
+
+// helpCommand is the library's, but for a topic that does not exist: there the
+// library prints its help and exits with 0.
+func helpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "help [COMMAND]", Short: "Help about any command",
+		ValidArgsFunction: func(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			var names []string
+			if at, rest, err := c.Root().Find(args); err == nil && len(rest) == 0 {
+				for _, sub := range at.Commands() {
+					if !sub.Hidden {
+						names = append(names, sub.Name())
+					}
+				}
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			at, rest, err := c.Root().Find(args)
+			if err != nil || len(rest) > 0 {
+				return usageError{fmt.Errorf("there is no help about %q", strings.Join(args, " "))}
+			}
+			at.InitDefaultHelpFlag()
+			return at.Help()
+		},
+	}
+}
+
+// helpOfGroup is what a command that only groups others does by itself.
+func helpOfGroup(c *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usageError{fmt.Errorf("unknown command %q for %q", args[0], c.CommandPath())}
+	}
+	return c.Help()
 }
 
 // exitCodesTopic is a help page, not a command.

@@ -12,7 +12,7 @@ import (
 	"github.com/sotabuild/sotabuild/engine/cache"
 	"github.com/sotabuild/sotabuild/engine/key"
 	"github.com/sotabuild/sotabuild/lang"
-	"github.com/sotabuild/sotabuild/stdlib/campaign"
+	"github.com/sotabuild/sotabuild/stdlib/campaign/prepare"
 	"github.com/sotabuild/sotabuild/stdlib/frameworks"
 )
 
@@ -28,17 +28,22 @@ func (a *app) load() (*lang.Campaign, error) {
 	if err != nil {
 		return nil, fail(codeUsage, err)
 	}
-	env := map[string]string{}
-	for _, kv := range os.Environ() {
-		if name, v, ok := strings.Cut(kv, "="); ok && strings.HasPrefix(name, varPrefix) {
-			env[strings.TrimPrefix(name, varPrefix)] = v
-		}
-	}
-	c, diags := lang.Load(lang.Input{Dir: dir, Definitions: frameworks.FS, Vars: vars, Env: env})
+	c, diags := lang.Load(lang.Input{Dir: dir, Definitions: frameworks.FS, Vars: vars, Env: variablesOf(os.Environ())})
 	if err := a.diagnose(diags); err != nil {
 		return nil, err
 	}
 	return c, nil
+}
+
+// variablesOf are the values of variables in an environment, by name.
+func variablesOf(environ []string) map[string]string {
+	vars := map[string]string{}
+	for _, kv := range environ {
+		if name, v, ok := strings.Cut(kv, "="); ok && strings.HasPrefix(name, varPrefix) {
+			vars[strings.TrimPrefix(name, varPrefix)] = v
+		}
+	}
+	return vars
 }
 
 func parseVars(args []string) (map[string]string, error) {
@@ -54,14 +59,20 @@ func parseVars(args []string) (map[string]string, error) {
 }
 
 // diagnose prints diagnostics; errors among them end the command with code 7.
+// As JSON they are the output where there is no other; warnings beside a
+// document go where they do not make it two.
 func (a *app) diagnose(diags lang.Diagnostics) error {
 	if a.json {
+		w := a.err
+		if diags.HasErrors() || a.checking {
+			w = a.out
+		}
 		for _, d := range diags {
 			b, err := json.Marshal(d)
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(a.out, "%s\n", b)
+			fmt.Fprintf(w, "%s\n", b)
 		}
 	} else if len(diags) > 0 {
 		fmt.Fprint(a.err, diags.Text(a.style(a.err).on))
@@ -81,7 +92,7 @@ func (a *app) storeDir() string {
 
 // session is an opened campaign: what plan, explain, show and apply share.
 type session struct {
-	*campaign.Prepared
+	*prepare.Prepared
 	files *key.Files
 	store cache.Reader
 	dir   string // of the store, absolute
@@ -104,7 +115,7 @@ func (a *app) open(ctx context.Context, store cache.Reader, c *lang.Campaign) (*
 	if err != nil {
 		return nil, err
 	}
-	p, diags := campaign.Prepare(ctx, c, files, store, self)
+	p, diags := prepare.Campaign(ctx, c, files, store, self)
 	if err := a.diagnose(diags); err != nil {
 		return nil, err
 	}

@@ -25,6 +25,7 @@ var modes = [][2]string{
 	{"die", "exits 3 before it listens"},
 	{"oom", "prints CUDA out of memory and exits 1 before it listens"},
 	{"die-midway", "exits 4 in the middle of the third request"},
+	{"die-late", "cuts the third request and exits 4 a moment later"},
 	{"hang", "never listens"},
 	{"unhealthy", "listens and answers /health with 503 for ever"},
 	{"deaf", "ignores SIGTERM, as some servers do for minutes"},
@@ -45,27 +46,30 @@ type server struct {
 	mode  string
 	model string
 	pace  time.Duration
+	slots chan struct{}
 	seen  atomic.Int64
 }
 
 func main() {
 	host := flag.String("host", "127.0.0.1", "address to listen on")
 	port := flag.Int("port", 8000, "port to listen on (default: 8000)")
+	flag.String("model", "", "what to serve; nothing is read")
 	model := flag.String("served-model-name", "model", "name of the model")
 	mode := flag.String("mode", "none", "how to be wrong")
 	pace := flag.Int("pace-us", 500, "microseconds between tokens")
+	slots := flag.Int("slots", 8, "requests at a time")
 	child := flag.Bool("child", false, "be a child that ignores SIGTERM")
 	flag.Usage = usage
 	flag.Parse()
 	if *child {
 		signal.Ignore(syscall.SIGTERM, syscall.SIGHUP)
-		select {}
+		forever()
 	}
 	if !slices.ContainsFunc(modes, func(m [2]string) bool { return m[0] == *mode }) {
 		fmt.Fprintf(os.Stderr, "badserve: unknown mode %q\n", *mode)
 		os.Exit(2)
 	}
-	s := &server{mode: *mode, model: *model, pace: time.Duration(*pace) * time.Microsecond}
+	s := &server{mode: *mode, model: *model, pace: time.Duration(*pace) * time.Microsecond, slots: make(chan struct{}, max(1, *slots))}
 	s.before()
 	l, err := net.Listen("tcp", fmt.Sprintf("%s:%d", *host, *port))
 	if err != nil {
@@ -87,8 +91,10 @@ options:
   --help                     show this help and exit
   --host HOST                address to listen on (default: 127.0.0.1)
   --port N                   port to listen on (default: 8000)
+  --model PATH               what to serve; nothing is read
   --served-model-name NAME   name of the model (default: model)
   --pace-us N                microseconds between tokens (default: 500)
+  --slots N                  requests at a time (default: 8)
   --mode {`)
 	for i, m := range modes {
 		if i > 0 {
@@ -109,7 +115,7 @@ func (s *server) before() {
 		fmt.Fprintln(os.Stderr, "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB.")
 		os.Exit(1)
 	case "hang":
-		select {}
+		forever()
 	case "deaf":
 		signal.Ignore(syscall.SIGTERM)
 	case "orphans":
@@ -121,7 +127,15 @@ func (s *server) before() {
 				fmt.Fprintln(os.Stderr, "badserve:", err)
 				os.Exit(1)
 			}
+			fmt.Fprintln(os.Stderr, "badserve: left behind:", cmd.Process.Pid)
 		}
+	}
+}
+
+// forever waits in a way that the runtime does not take for a deadlock.
+func forever() {
+	for {
+		time.Sleep(time.Hour)
 	}
 }
 
@@ -153,6 +167,8 @@ func (s *server) completions(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	n := s.seen.Add(1)
+	s.slots <- struct{}{}
+	defer func() { <-s.slots }()
 	if s.mode == "http500" {
 		http.Error(w, `{"error":{"message":"engine is dead","code":500}}`, http.StatusInternalServerError)
 		return
@@ -174,6 +190,9 @@ func (s *server) completions(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case s.mode == "die-midway" && n == 3 && i == 1:
 			os.Exit(4)
+		case s.mode == "die-late" && n == 3 && i == 1:
+			time.AfterFunc(100*time.Millisecond, func() { os.Exit(4) })
+			panic(http.ErrAbortHandler)
 		case s.mode == "stream-error" && i == 2:
 			send(`{"error":{"message":"EngineCore died","type":"server_error","code":500}}`)
 			send("[DONE]")

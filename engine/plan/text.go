@@ -56,6 +56,16 @@ func (p *Plan) Lines(g *compile.Graph) []Line {
 	return f.lines()
 }
 
+// All is a line for every node, in graph order.
+func (p *Plan) All(g *compile.Graph) []Line {
+	lines := make([]Line, 0, len(p.Nodes))
+	for i := range p.Nodes {
+		id := graph.NodeID(i)
+		lines = append(lines, Line{p.Nodes[i].Verdict, g.Actions[i].Addr, p.Why(g, id)})
+	}
+	return lines
+}
+
 // folder collects nodes that share a line.
 type folder struct {
 	plan *Plan

@@ -1,0 +1,223 @@
+package prepare
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sotabuild/sotabuild/engine/cache"
+	"github.com/sotabuild/sotabuild/engine/compile"
+	"github.com/sotabuild/sotabuild/engine/key"
+	"github.com/sotabuild/sotabuild/lang"
+	"github.com/sotabuild/sotabuild/stdlib/campaign"
+	"github.com/sotabuild/sotabuild/stdlib/result"
+)
+
+// unknown is the value of a fact that could not be read; it matches only
+// itself (DESIGN 4).
+const unknown = "unknown"
+
+// Probe reads the cheap facts of this host: the identity of programs and
+// weights, the environment class, the hardware. It starts nothing but
+// nvidia-smi, and only for a campaign with GPUs. What is missing comes back as
+// diagnostics with the campaign's own ranges.
+func Probe(ctx context.Context, c *lang.Campaign, files *key.Files, self string) (campaign.Facts, lang.Diagnostics) {
+	f := campaign.Facts{Software: map[string]campaign.Software{}, Self: self}
+	var diags lang.Diagnostics
+	bad := func(r lang.Range, summary, detail string) {
+		diags = append(diags, lang.Diagnostic{Severity: lang.Error, Code: strings.ReplaceAll(strings.ToLower(summary), " ", "_"), Summary: summary, Detail: detail, Range: r})
+	}
+	for _, fw := range campaign.Compared(c) {
+		if fw.Program == "" {
+			f.Software[fw.Label] = campaign.Software{Image: fw.Image}
+			continue
+		}
+		d, err := programDigest(fw, files)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			bad(fw.Range, "Program not found", fmt.Sprintf("Framework %q has program = %q, and there is no such file. Write the path of its server program, absolute or relative to the campaign's folder.", fw.Label, fw.Program))
+		case err != nil:
+			bad(fw.Range, "Program cannot be read", fmt.Sprintf("Framework %q: %v. Its bytes are part of every key, so it must be readable.", fw.Label, err))
+		}
+		f.Software[fw.Label] = campaign.Software{Digest: d}
+	}
+	if c.Model.Path != "" {
+		d, err := files.Tree(c.Model.Path)
+		if err != nil {
+			bad(c.Model.Range, "Model cannot be read", fmt.Sprintf("Model %q has path = %q: %v. Write the folder or file of its weights, or leave path out and give revision.", c.Model.ID, c.Model.Path, err))
+		}
+		f.Weights = d
+	}
+	if apart(c) {
+		d, err := files.Tree(c.Model.Tokenizer)
+		if err != nil {
+			bad(c.Model.Range, "Tokenizer cannot be read", fmt.Sprintf("Model %q has tokenizer = %q: %v. Write a hub id, or the folder of its files.", c.Model.ID, c.Model.Tokenizer, err))
+		}
+		f.Tokenizer = d
+	}
+	f.Hardware, f.Env = host(c)
+	if c.GPUs != nil {
+		if err := probeGPUs(ctx, c, &f); err != nil {
+			bad(c.GPUs.Range, "GPUs cannot be read", fmt.Sprintf("%v. The campaign asks for GPUs; leave the gpus block out for a CPU campaign, or run this on the host that has them.", err))
+		}
+	}
+	return f, diags
+}
+
+// apart reports whether the tokenizer is a path of its own. A path is no part
+// of a key, its content is.
+func apart(c *lang.Campaign) bool {
+	return filepath.IsAbs(c.Model.Tokenizer) && c.Model.Tokenizer != c.Model.Path
+}
+
+// programDigest identifies the program's file tree: the folder that the
+// framework declares as its tree, else the program file alone.
+func programDigest(fw lang.Framework, files *key.Files) (key.Digest, error) {
+	if fw.Tree != "" {
+		return files.Tree(fw.Tree)
+	}
+	st, err := os.Stat(fw.Program)
+	if err != nil {
+		return key.Digest{}, err
+	}
+	if !st.Mode().IsRegular() || st.Mode()&0o111 == 0 {
+		return key.Digest{}, fmt.Errorf("%s is not an executable file", fw.Program)
+	}
+	return files.File(fw.Program)
+}
+
+func host(c *lang.Campaign) (result.Hardware, compile.Env) {
+	model := cpuModel()
+	kernel := kernelRelease()
+	hw := result.Hardware{CPU: model, Cores: runtime.NumCPU()}
+	var b key.Builder
+	b.Text("env.cpu", "", model)
+	b.Int("env.cores", "", int64(hw.Cores))
+	env := compile.Env{Binding: b.Finish().Facts(), Recorded: []cache.Observed{{Name: "env.kernel", Value: kernel}}}
+	if c.GPUs != nil {
+		hw.GPUModel, hw.GPUCount, hw.GPUIDs = c.GPUs.Model, len(c.GPUs.IDs), c.GPUs.IDs
+	}
+	return hw, env
+}
+
+func cpuModel() string {
+	b, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return unknown
+	}
+	s := bufio.NewScanner(bytes.NewReader(b))
+	for s.Scan() {
+		if name, v, ok := strings.Cut(s.Text(), ":"); ok && strings.TrimSpace(name) == "model name" {
+			return strings.TrimSpace(v)
+		}
+	}
+	return unknown
+}
+
+func kernelRelease() string {
+	b, err := os.ReadFile("/proc/sys/kernel/osrelease")
+	if err != nil {
+		return unknown
+	}
+	parts := strings.SplitN(strings.TrimSpace(string(b)), ".", 3)
+	if len(parts) < 2 {
+		return unknown
+	}
+	return parts[0] + "." + parts[1]
+}
+
+// gpuFields are asked of nvidia-smi, each with the fact it becomes; binding
+// ones are part of the key.
+var gpuFields = []struct {
+	query, fact string
+	binding     bool
+}{
+	{"name", "env.gpu", true},
+	{"memory.total", "env.gpu_memory_mib", true},
+	{"mig.mode.current", "env.mig", true},
+	{"power.limit", "env.power_cap_w", true},
+	{"driver_version", "env.driver_major", true},
+	{"driver_version", "env.driver", false},
+	{"ecc.mode.current", "env.ecc", false},
+	{"clocks.max.sm", "env.clock_max_sm_mhz", false},
+	{"persistence_mode", "env.persistence", false},
+}
+
+// probeGPUs asks the driver about the campaign's GPUs. Fields that the driver
+// does not report are the literal "unknown".
+func probeGPUs(ctx context.Context, c *lang.Campaign, f *campaign.Facts) error {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	query := []string{"index", "uuid"}
+	for _, g := range gpuFields {
+		query = append(query, g.query)
+	}
+	cmd := exec.CommandContext(ctx, "nvidia-smi", "--format=csv,noheader,nounits", "--query-gpu="+strings.Join(query, ","))
+	var errText bytes.Buffer
+	cmd.Stderr = &errText
+	out, err := cmd.Output()
+	if err != nil {
+		return fmt.Errorf("nvidia-smi: %w %s", err, strings.TrimSpace(errText.String()))
+	}
+	rows, err := parseGPUs(out, len(query))
+	if err != nil {
+		return err
+	}
+	var b key.Builder
+	b.Add(f.Env.Binding...)
+	b.Int("env.gpu_count", "", int64(len(c.GPUs.IDs)))
+	for i, id := range c.GPUs.IDs {
+		n := slices.IndexFunc(rows, func(r []string) bool { return r[0] == id || r[1] == id })
+		if n < 0 {
+			return fmt.Errorf("there is no GPU %q here; nvidia-smi lists %d", id, len(rows))
+		}
+		for k, g := range gpuFields {
+			v := tidyGPU(g.fact, rows[n][k+2])
+			if g.fact == "env.gpu" && c.GPUs.Model != "" && v != c.GPUs.Model {
+				return fmt.Errorf("GPU %s is a %q, and the campaign says %q", id, v, c.GPUs.Model)
+			}
+			if g.binding {
+				b.Text(g.fact, fmt.Sprintf("gpu%d", i), v)
+			} else {
+				f.Env.Recorded = append(f.Env.Recorded, cache.Observed{Name: fmt.Sprintf("%s.gpu%d", g.fact, i), Value: v})
+			}
+		}
+	}
+	f.Env.Binding = b.Finish().Facts()
+	return nil
+}
+
+func parseGPUs(out []byte, fields int) ([][]string, error) {
+	r := csv.NewReader(bytes.NewReader(out))
+	r.TrimLeadingSpace = true
+	r.FieldsPerRecord = fields
+	rows, err := r.ReadAll()
+	if err != nil {
+		return nil, fmt.Errorf("reading the answer of nvidia-smi: %w", err)
+	}
+	return rows, nil
+}
+
+// tidyGPU maps the driver's words for "no such thing" to unknown and keeps
+// only the major number of the driver where that is the fact.
+func tidyGPU(fact, v string) string {
+	v = strings.TrimSpace(v)
+	if v == "" || strings.HasPrefix(v, "[") {
+		return unknown
+	}
+	if fact == "env.driver_major" {
+		v, _, _ = strings.Cut(v, ".")
+	}
+	return v
+}

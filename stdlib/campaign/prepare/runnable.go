@@ -1,0 +1,79 @@
+package prepare
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/sotabuild/sotabuild/lang"
+	"github.com/sotabuild/sotabuild/stdlib/campaign"
+)
+
+// Runnable says why a valid campaign cannot be applied by this build: parts of
+// the language whose runner does not exist yet are an error here, all at once,
+// never a part that is silently left out.
+func Runnable(c *lang.Campaign) error {
+	var errs []error
+	no := func(r lang.Range, format string, args ...any) {
+		text := fmt.Sprintf(format, args...)
+		if r.File != "" {
+			text = fmt.Sprintf("%s:%d: %s", r.File, r.Line, text)
+		}
+		errs = append(errs, errors.New(text))
+	}
+	executor := func(e lang.Executor) {
+		switch e.Type {
+		case "", "auto", "local":
+		default:
+			no(e.Range, "executor %q cannot run tasks in this build yet; write executor \"local\" {} and give frameworks a program", e.Type)
+		}
+	}
+	executor(c.Run.Executor)
+	for _, fw := range campaign.Compared(c) {
+		if fw.Executor != nil {
+			executor(*fw.Executor)
+		}
+		if len(fw.Processes) > 0 {
+			no(fw.Processes[0].Range, "framework %q has several processes, and this build starts one server for each; leave the process blocks out", fw.Label)
+		}
+		if fw.CompileCache != "" {
+			no(fw.Range, "framework %q: compile_cache cannot be %s in this build yet, every server starts with the caches it finds; leave it out", fw.Label, fw.CompileCache)
+		}
+		if v := fw.Verification; v != nil {
+			no(v.Range, "framework %q asks for its verification, and this build has no such step yet; leave the block out, and TokenSpeed out of a comparison with vllm", fw.Label)
+		}
+		switch {
+		case len(fw.URL) > 0:
+			no(fw.Range, "framework %q is a running url, and this build measures only servers that it starts; write program = \"…\"", fw.Label)
+		case fw.Program == "":
+			no(fw.Range, "framework %q has an image, and no executor of this build runs images; write program = \"…\" with the path of its server", fw.Label)
+		}
+	}
+	w := c.Load.Workload
+	if w.Dataset != "random" {
+		no(lang.Range{}, "workload: dataset %q cannot be made in this build yet; write dataset = \"random\"", w.Dataset)
+	}
+	switch w.Arrival {
+	case "inf", "constant", "poisson":
+	default:
+		no(lang.Range{}, "workload: arrival %q cannot be sent in this build yet; write inf, constant or poisson", w.Arrival)
+	}
+	if w.Endpoint == "chat" {
+		no(lang.Range{}, "workload: random prompts are token ids, and the chat endpoint takes none; write endpoint = \"completions\"")
+	}
+	if c.Judge.Accuracy != nil {
+		no(lang.Range{}, "accuracy: this build has no scorer yet; leave the block out")
+	}
+	if c.Run.Loop != nil {
+		no(c.Run.Loop.Range, "loop %q: this build has no loop runner yet; leave the block out to benchmark", c.Run.Loop.Type)
+	}
+	if c.Run.Cache.Remote != "" {
+		no(lang.Range{}, "cache: this build has no remote store yet; leave remote out")
+	}
+	for _, t := range c.Run.Traces {
+		no(t.Range, "trace %q: this build reads no traces yet; leave the block out", t.Name)
+	}
+	if c.Run.History != "" {
+		no(lang.Range{}, "history: this build reads no PR history yet; leave the block out")
+	}
+	return errors.Join(errs...)
+}

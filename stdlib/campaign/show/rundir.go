@@ -1,0 +1,108 @@
+package show
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/sotabuild/sotabuild/engine/cache"
+	"github.com/sotabuild/sotabuild/engine/key"
+	"github.com/sotabuild/sotabuild/stdlib/campaign"
+	"github.com/sotabuild/sotabuild/stdlib/campaign/prepare"
+	"github.com/sotabuild/sotabuild/stdlib/report"
+	"github.com/sotabuild/sotabuild/stdlib/report/rundir"
+)
+
+// maxLog is how much of a server's log goes into the run directory; the whole
+// log stays in the task's folder.
+const maxLog = 1 << 20
+
+// WriteRun makes the run directory show the view: the files that follow from
+// it, and the help texts, request logs and server logs that it points to. It
+// returns the directory (R027–R029). The owner is the campaign by its name and
+// model, not the store: a store that is deleted or left behind on another
+// machine does not orphan the directory.
+func WriteRun(v report.View, p *prepare.Prepared, r cache.Reader, tasks string, now time.Time) (string, error) {
+	owner := rundir.Owner{Campaign: p.Campaign.Name, ID: key.Sum([]byte(p.Campaign.Name + "\x00" + p.Campaign.Model.ID)).Short()}
+	dir, err := rundir.Locate(p.Campaign.Artifacts, now, p.Campaign.Model.ID, owner)
+	if err != nil {
+		return "", err
+	}
+	files, err := rundir.Files(v)
+	if err != nil {
+		return "", err
+	}
+	for _, s := range v.Sides {
+		for _, h := range s.Helps {
+			if files[h.Path], err = r.Bytes(h.Digest); err != nil {
+				return "", fmt.Errorf("reading help of %s: %w", s.Name, err)
+			}
+		}
+	}
+	j := joiner{p: p, r: r, now: now}
+	if err := j.artefacts(v, tasks, files); err != nil {
+		return "", err
+	}
+	_, err = rundir.Write(dir, owner, files)
+	return dir, err
+}
+
+// artefacts collects what the cells point to.
+func (j *joiner) artefacts(v report.View, tasks string, files map[string][]byte) error {
+	digests := map[string]*cache.Record{}
+	for _, rec := range j.r.Kind(campaign.BenchKind.Name) {
+		digests[rec.Output("row").String()] = rec
+	}
+	for _, s := range v.Scenarios {
+		for _, c := range s.Cells {
+			rec := digests[c.Digest.String()]
+			if rec == nil {
+				continue
+			}
+			if c.Artifacts.RawResult != "" {
+				b, err := j.r.Bytes(rec.Output("requests"))
+				if err != nil {
+					return fmt.Errorf("reading requests of %s: %w", rec.Node, err)
+				}
+				files[c.Artifacts.RawResult] = b
+			}
+			if c.Artifacts.ServerLog != "" {
+				b, err := tail(filepath.Join(tasks, rec.Origin.Task, "logs", "server.0.log"))
+				if err != nil {
+					return err
+				}
+				files[c.Artifacts.ServerLog] = b
+			}
+		}
+	}
+	return nil
+}
+
+// tail is the end of a log, with a line that says so where it was cut; a log
+// that is gone is a line that says that.
+func tail(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return []byte("(the log is no longer there)\n"), nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading server log: %w", err)
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("reading server log: %w", err)
+	}
+	if st.Size() <= maxLog {
+		return io.ReadAll(f)
+	}
+	if _, err := f.Seek(-maxLog, io.SeekEnd); err != nil {
+		return nil, fmt.Errorf("reading server log: %w", err)
+	}
+	b, err := io.ReadAll(f)
+	return append(fmt.Appendf(nil, "(the last %d of %d bytes)\n", maxLog, st.Size()), b...), err
+}

@@ -1,0 +1,257 @@
+// Package show joins names to what the store holds, for reports and the run
+// directory. What it makes is a view: it can be made again at any time and is
+// never an input of anything.
+package show
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sotabuild/sotabuild/engine/cache"
+	"github.com/sotabuild/sotabuild/engine/key"
+	"github.com/sotabuild/sotabuild/engine/plan"
+	"github.com/sotabuild/sotabuild/lang"
+	"github.com/sotabuild/sotabuild/stdlib/campaign"
+	"github.com/sotabuild/sotabuild/stdlib/campaign/prepare"
+	"github.com/sotabuild/sotabuild/stdlib/report"
+	"github.com/sotabuild/sotabuild/stdlib/result"
+	"github.com/sotabuild/sotabuild/stdlib/search"
+	"github.com/sotabuild/sotabuild/stdlib/winners"
+)
+
+// View joins names to what the store holds for exactly this campaign on this
+// host: for each cell the newest sample of its key, failed ones included. A
+// cell that was never measured as it stands is left out and said so in Notes.
+func View(p *prepare.Prepared, r cache.Reader, tool string, now time.Time) (report.View, error) {
+	j := joiner{p: p, r: r, now: now}
+	// The verdicts know which record is a node's; nothing is restricted, so
+	// there is no address that could be wrong.
+	j.plan, _ = plan.Make(p.Graph, r, plan.Options{})
+	c := p.Campaign
+	v := report.View{
+		Campaign: c.Name, Tool: tool, Smoke: c.Smoke, SLA: campaign.SLA(c),
+		Model: report.Model{ID: c.Model.ID, Path: c.Model.Path, Revision: c.Model.Revision, Tokenizer: c.Model.Tokenizer,
+			Precision: c.Model.Precision, Quantization: c.Model.Quantization, TrustRemoteCode: c.Model.TrustRemoteCode, MaxContext: c.Model.MaxContext},
+		Workload: workloadOf(c),
+	}
+	if c.GPUs != nil {
+		v.Hardware = report.Hardware{GPUModel: c.GPUs.Model, GPUIDs: c.GPUs.IDs, MultiNode: c.GPUs.MultiNode}
+	}
+	v.Sides = j.sides()
+	for _, s := range c.Load.Scenarios {
+		sc, err := j.scenario(s)
+		if err != nil {
+			return report.View{}, err
+		}
+		v.Scenarios = append(v.Scenarios, sc)
+	}
+	if j.unmeasured > 0 {
+		v.Notes = append(v.Notes, fmt.Sprintf("%d cells are not measured as the campaign stands now; rankings are of the others.", j.unmeasured))
+	}
+	return v, nil
+}
+
+func workloadOf(c *lang.Campaign) report.Workload {
+	w := c.Load.Workload
+	return report.Workload{Endpoint: w.Endpoint, Dataset: w.Dataset, Temperature: w.Temperature, Arrival: w.Arrival,
+		Rate: w.Rate, Warmup: w.Warmup, Seed: w.Seed, Lane: w.Lane}
+}
+
+// joiner collects one view.
+type joiner struct {
+	p          *prepare.Prepared
+	r          cache.Reader
+	plan       *plan.Plan
+	now        time.Time
+	unmeasured int
+}
+
+// record is a node's record as the campaign stands: its hit, else the newest
+// sample of its key, which may be a failed one; nil if there is none.
+func (j *joiner) record(addr string) *cache.Record {
+	id, ok := j.p.Graph.Lookup(addr)
+	if !ok {
+		return nil
+	}
+	n := j.plan.Nodes[id]
+	if n.Record != nil {
+		return n.Record
+	}
+	if n.Key.IsZero() {
+		return nil
+	}
+	all := j.r.Lookup(n.Key)
+	if len(all) == 0 {
+		return nil
+	}
+	return all[len(all)-1]
+}
+
+// text reads a small output; "" where there is none.
+func (j *joiner) text(addr, output string) (string, error) {
+	rec := j.record(addr)
+	if rec == nil || rec.Output(output).IsZero() {
+		return "", nil
+	}
+	b, err := j.r.Bytes(rec.Output(output))
+	if err != nil {
+		return "", fmt.Errorf("reading %s of %s: %w", output, addr, err)
+	}
+	return string(b), nil
+}
+
+// sides lists who takes part, with the words of R038.
+func (j *joiner) sides() []report.Side {
+	c := j.p.Campaign
+	var out []report.Side
+	for _, fw := range campaign.Compared(c) {
+		s := report.Side{Name: fw.Label, Definition: fw.Definition.Name, Target: fw.Label == c.Sides.Target,
+			State: report.Selected, Dropped: search.Dropped(fw.Flags, fw.Search)}
+		sw := j.p.Facts.Software[fw.Label]
+		s.Image = sw.Image
+		if !sw.Digest.IsZero() {
+			s.Software = sw.Digest.String()
+		}
+		if version, err := j.text(campaign.VersionAddr(fw), "version"); err == nil {
+			s.Version = version
+		}
+		for _, h := range fw.Definition.Helps {
+			if rec := j.record(campaign.HelpAddr(fw, h.Name)); rec != nil && rec.Outcome.State == cache.OK {
+				s.Helps = append(s.Helps, report.Help{Name: h.Name, Path: helpPath(fw, h.Name), Digest: rec.Output("text")})
+			}
+		}
+		out = append(out, s)
+	}
+	for _, name := range c.Sides.Excluded {
+		out = append(out, report.Side{Name: name, State: report.Excluded, Reason: "by the user"})
+	}
+	for _, a := range c.Sides.Unsupported {
+		out = append(out, report.Side{Name: a.Name, State: report.Unsupported, Reason: a.Reason})
+	}
+	for _, a := range c.Sides.Unavailable {
+		out = append(out, report.Side{Name: a.Name, State: report.Unavailable, Reason: a.Reason})
+	}
+	return out
+}
+
+func helpPath(fw lang.Framework, name string) string { return "help/" + fw.Label + "_" + name + ".txt" }
+
+func (j *joiner) scenario(s lang.Scenario) (report.Scenario, error) {
+	out := report.Scenario{Name: s.Name, InputLen: s.InputLen, OutputLen: s.OutputLen, NumPrompts: s.NumPrompts}
+	byFramework := map[string][]winners.Input{}
+	for _, cell := range j.p.Declared.Cells {
+		if cell.Scenario.Name != s.Name {
+			continue
+		}
+		rc, err := j.cell(cell)
+		if err != nil {
+			return out, err
+		}
+		if rc == nil {
+			j.unmeasured++
+			continue
+		}
+		out.Cells = append(out.Cells, *rc)
+		byFramework[cell.Framework] = append(byFramework[cell.Framework], winners.Input{Digest: rc.Digest, Row: *rc.Row})
+	}
+	out.Ranking = j.ranking(byFramework)
+	return out, nil
+}
+
+// ranking is computed from the rows by the very functions of the select and
+// winners nodes, so that it is there before those nodes have run.
+func (j *joiner) ranking(rows map[string][]winners.Input) winners.Ranking {
+	sla := campaign.SLA(j.p.Campaign)
+	var target key.Digest
+	var sels []winners.SelectionInput
+	for i, fw := range campaign.Compared(j.p.Campaign) {
+		sel := winners.Select(rows[fw.Label], sla)
+		// Only the order of ties depends on these digests.
+		d := key.Sum([]byte{byte(i)})
+		if fw.Label == j.p.Campaign.Sides.Target {
+			target = d
+		}
+		sels = append(sels, winners.SelectionInput{Digest: d, Selection: sel})
+	}
+	return winners.Rank(target, sels)
+}
+
+// cell is nil when the cell has no sample as it stands.
+func (j *joiner) cell(c campaign.Cell) (*report.Cell, error) {
+	out := &report.Cell{Framework: c.Framework, Candidate: c.Candidate.Name}
+	if c.Skip != "" {
+		return out, j.neverRun(c, out, c.SkipClass, strings.TrimPrefix(c.Skip, string(c.SkipClass)+": "))
+	}
+	rec := j.record(c.Addr)
+	if rec == nil || rec.Output("row").IsZero() {
+		if ask := j.refused(c); ask != nil {
+			return out, j.neverRun(c, out, result.Class(ask.Outcome.Class), ask.Node+": "+ask.Outcome.Reason)
+		}
+		return nil, nil
+	}
+	b, err := j.r.Bytes(rec.Output("row"))
+	if err != nil {
+		return nil, fmt.Errorf("reading the row of %s: %w", c.Addr, err)
+	}
+	var row result.Row
+	if err := json.Unmarshal(b, &row); err != nil {
+		return nil, fmt.Errorf("reading the row of %s: %w", c.Addr, err)
+	}
+	out.Row, out.Digest = &row, rec.Output("row")
+	if side := j.framework(c.Framework); side != nil && side.Definition.Version != nil {
+		if row.Subject.Version, err = j.text(campaign.VersionAddr(*side), "version"); err != nil {
+			return nil, err
+		}
+	}
+	age := j.now.Sub(rec.Time.Started)
+	out.Cached = &age
+	out.Artifacts = report.Artifacts{Help: helpPath(*j.framework(c.Framework), "server")}
+	if !rec.Output("requests").IsZero() {
+		out.Artifacts.RawResult = "benchmark/raw/" + out.Digest.Short() + ".jsonl"
+	}
+	if rec.Origin.Task != "" {
+		out.Artifacts.ServerLog = "benchmark/logs/" + rec.Origin.Task + "-server.log"
+	}
+	return out, nil
+}
+
+// refused is the failed question that keeps a cell from running: a program that
+// does not say its help or version is never served with. nil if there is none.
+func (j *joiner) refused(c campaign.Cell) *cache.Record {
+	fw := *j.framework(c.Framework)
+	asks := []string{campaign.HelpAddr(fw, "server")}
+	if fw.Definition.Version != nil {
+		asks = append(asks, campaign.VersionAddr(fw))
+	}
+	for _, addr := range asks {
+		if rec := j.record(addr); rec != nil && rec.Outcome.State == cache.Failed {
+			return rec
+		}
+	}
+	return nil
+}
+
+// neverRun makes the row of a cell that was never run (R075).
+func (j *joiner) neverRun(c campaign.Cell, out *report.Cell, class result.Class, reason string) error {
+	id, _ := j.p.Graph.Lookup(c.Addr)
+	spec := j.p.Graph.Actions[id].Spec.(campaign.BenchSpec)
+	row := spec.SkippedRow(class, reason)
+	b, err := json.Marshal(row)
+	if err != nil {
+		return fmt.Errorf("writing the row of %s, which was never run: %w", c.Addr, err)
+	}
+	out.Row, out.Digest = &row, key.Sum(b)
+	return nil
+}
+
+func (j *joiner) framework(label string) *lang.Framework {
+	all := j.p.Campaign.Frameworks
+	i := slices.IndexFunc(all, func(f lang.Framework) bool { return f.Label == label })
+	if i < 0 {
+		return nil
+	}
+	return &all[i]
+}
