@@ -40,10 +40,11 @@ type verdict struct {
 	P99    float64 `json:"p99_s"`
 }
 
-// clients are the argvs, in display order.
+// clients are the argvs, in display order. Debian's own interpreter is the one
+// that sees its packages.
 func clients(self string) [][]string {
 	return [][]string{{"sotabuild", self, "-ours"}, {"epoll", self, "-epoll"},
-		{"aiohttp", "python3", "-c", reader, "aiohttp"}, {"aiohttp+uvloop", "python3", "-c", reader, "uvloop"}, {"httpx", "python3", "-c", reader, "httpx"}}
+		{"aiohttp", "/usr/bin/python3", "-c", reader, "aiohttp"}, {"aiohttp+uvloop", "/usr/bin/python3", "-c", reader, "uvloop"}, {"httpx", "/usr/bin/python3", "-c", reader, "httpx"}}
 }
 
 func main() {
