@@ -4,7 +4,7 @@ GO ?= go
 export CGO_ENABLED = 0
 export GOFLAGS := $(GOFLAGS) -trimpath
 
-.PHONY: build demo example-llamacpp test race lint fuzz bench-trace golden clean
+.PHONY: build demo example-llamacpp test race lint fuzz bench-trace bench-client golden clean
 
 build: ## the binary and the example server, static
 	$(GO) build -o bin/ ./cmd/sotabuild ./examples/tinyserve
@@ -28,9 +28,13 @@ lint: ## gofmt, go vet, staticcheck (pinned in tools.mod)
 	$(GO) vet ./...
 	$(GO) tool -modfile=tools.mod staticcheck ./...
 
+bench-client: ## this load generator beside a bare epoll reader and Python ones (Debian: python3-aiohttp python3-uvloop python3-httpx)
+	$(GO) run ./stdlib/bench/clients
+
 # Each target alone; a longer time finds more: make fuzz FUZZTIME=20m
 FUZZTIME ?= 20s
-FUZZ = lang:FuzzLoad lang:FuzzFormat lang:FuzzPredicate lang:FuzzAt stdlib/cookbook:FuzzConvert stdlib/help:FuzzParse
+FUZZ = lang:FuzzLoad lang:FuzzFormat lang:FuzzPredicate lang:FuzzAt stdlib/cookbook:FuzzConvert stdlib/help:FuzzParse \
+	stdlib/bench/wire:FuzzAnswer stdlib/bench/wire:FuzzScanner stdlib/bench/scrape:FuzzParse stdlib/imports:FuzzRead
 
 fuzz: ## every fuzz target, from the committed corpora
 	@set -e; for t in $(FUZZ); do \
