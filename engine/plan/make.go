@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"time"
+
 	"github.com/sotabuild/sotabuild/engine/cache"
 	"github.com/sotabuild/sotabuild/engine/compile"
 	"github.com/sotabuild/sotabuild/engine/graph"
@@ -13,6 +15,7 @@ import (
 func Make(g *compile.Graph, r cache.Reader, o Options) (*Plan, []compile.Problem) {
 	m := maker{
 		g: g, r: r, past: newComparer(g, r),
+		now:  o.Now,
 		plan: &Plan{Nodes: make([]Node, len(g.Actions)), Serial: r.Serial()},
 	}
 	var problems []compile.Problem
@@ -104,6 +107,7 @@ type maker struct {
 	g               *compile.Graph
 	r               cache.Reader
 	past            *comparer
+	now             time.Time
 	plan            *Plan
 	wanted, replace []bool
 }
@@ -123,7 +127,8 @@ func (m *maker) node(id graph.NodeID) Node {
 	if known {
 		n := Node{Key: manifest.Key(), Reason: own}
 		records := m.r.Lookup(n.Key)
-		n.Record = hit(a.Kind, records)
+		var wants string
+		n.Record, wants = Hit(a, records, m.now)
 		if n.Record != nil && !m.replace[id] {
 			n.Verdict = Cached
 			return n
@@ -131,6 +136,7 @@ func (m *maker) node(id graph.NodeID) Node {
 		if by, blocked := m.blocker(id); blocked {
 			return Node{Verdict: Blocked, Reason: Reason{Cause: CauseUpstream, Root: by}, Key: n.Key}
 		}
+		n.Reason.Text = wants
 		return m.toRun(a, n, manifest, records)
 	}
 	if by, blocked := m.blocker(id); blocked {
@@ -145,10 +151,14 @@ func (m *maker) toRun(a *compile.Action, n Node, manifest key.Manifest, records 
 	history := m.r.History(a.Addr)
 	before := newest(history)
 	n.Verdict = Stale
+	wants := n.Reason.Text
+	n.Reason.Text = ""
 	switch same := sameKey(history, n.Key); {
 	case n.Record != nil:
 		before = n.Record
 		n.Reason.Cause = CauseReplace
+	case wants != "":
+		n.Reason.Cause, n.Reason.Text = CauseRejected, wants
 	case len(records) > 0 && records[len(records)-1].Outcome.Final():
 		n.Reason.Cause, n.Reason.Text = CauseDefect, "its record lacks an output that the kind declares"
 	case lost(same, records):
@@ -180,17 +190,11 @@ func (m *maker) toRun(a *compile.Action, n Node, manifest key.Manifest, records 
 // result.
 func (why Reason) again(records []*cache.Record) Reason {
 	last := records[len(records)-1].Outcome
-	why.Cause, why.Text = CauseRetry, outcomeText(last)
-	if last.State != cache.Rejected {
-		return why
+	why.Cause, why.Text = CauseRetry, last.Text()
+	if last.State == cache.Rejected {
+		_, why.Text = cache.Rule{Samples: 1}.Judge(records, time.Time{})
+		why.Cause = CauseRejected
 	}
-	rejected := 0
-	for _, r := range records {
-		if r.Outcome.State == cache.Rejected {
-			rejected++
-		}
-	}
-	why.Cause, why.Text = CauseRejected, samplesText(rejected, last)
 	return why
 }
 

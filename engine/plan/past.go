@@ -3,21 +3,40 @@ package plan
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/sotabuild/sotabuild/engine/cache"
 	"github.com/sotabuild/sotabuild/engine/compile"
 	"github.com/sotabuild/sotabuild/engine/key"
 )
 
-// hit is the newest record that is a result: final, and with every output that
-// the kind declares now. nil if there is none.
-func hit(k *compile.Kind, records []*cache.Record) *cache.Record {
-	for i := len(records) - 1; i >= 0; i-- {
-		if r := records[i]; r.Outcome.Final() && complete(k, r) {
-			return r
+// Hit is the record that is a node's result: final, with every output that the
+// kind declares now, and accepted by the kind's own judgement. Where there are
+// such records and the kind wants more or others, the text says so. records are
+// those of the node's key, oldest first.
+func Hit(a *compile.Action, records []*cache.Record, now time.Time) (*cache.Record, string) {
+	if len(records) == 0 {
+		return nil, ""
+	}
+	if a.Kind.Accept == nil {
+		for i := len(records) - 1; i >= 0; i-- {
+			if r := records[i]; r.Outcome.Final() && complete(a.Kind, r) {
+				return r, ""
+			}
+		}
+		return nil, ""
+	}
+	var whole []*cache.Record
+	for _, r := range records {
+		if !r.Outcome.Final() || complete(a.Kind, r) {
+			whole = append(whole, r)
 		}
 	}
-	return nil
+	judged := a.Kind.Accept(a.Spec, whole, now)
+	if r := judged.Result; r != nil && !(r.Outcome.Final() && complete(a.Kind, r)) {
+		panic("plan: kind " + a.Kind.Name + " accepted a record that is no result")
+	}
+	return judged.Result, judged.Text
 }
 
 // complete reports whether a final record has the outputs that its dependants

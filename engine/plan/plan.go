@@ -10,6 +10,7 @@ package plan
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/sotabuild/sotabuild/engine/cache"
 	"github.com/sotabuild/sotabuild/engine/graph"
@@ -61,7 +62,7 @@ const (
 	CauseChanged  Cause = "changed"    // Changes says what
 	CauseInput    Cause = "input"      // waits for Root's output, so its key is not known
 	CauseRetry    Cause = "retry"      // the last run failed in a way that is not kept
-	CauseRejected Cause = "rejected"   // its samples were not acceptable
+	CauseRejected Cause = "rejected"   // its samples are too few, too old, or not acceptable
 	CauseReplace  Cause = "replace"    // asked for by --replace: runs whatever its key is or will be
 	CauseDefect   Cause = "defect"     // its stored output is missing or broken
 	CauseSkip     Cause = "skip"       // Text says who and why
@@ -138,4 +139,7 @@ type Estimate struct {
 type Options struct {
 	Targets []string // their ancestors come along
 	Replace []string // to run although they are cached
+	// Now is when samples are judged, for kinds that mind their age; the zero
+	// time finds none too old.
+	Now time.Time
 }
