@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -19,6 +20,7 @@ import (
 	"github.com/sotabuild/sotabuild/engine/cache"
 	"github.com/sotabuild/sotabuild/engine/event"
 	"github.com/sotabuild/sotabuild/engine/plan"
+	"github.com/sotabuild/sotabuild/engine/plan/saved"
 	"github.com/sotabuild/sotabuild/engine/sched"
 	"github.com/sotabuild/sotabuild/executors"
 	"github.com/sotabuild/sotabuild/executors/local"
@@ -29,8 +31,16 @@ import (
 func applyCommand(a *app) *cobra.Command {
 	var o planOptions
 	cmd := &cobra.Command{
-		Use: "apply", Short: "Run what is stale, and only that", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Use: "apply [PLAN]", Short: "Run what is stale, and only that; or exactly what a saved plan says", Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var bound *saved.Plan
+			if len(args) == 1 {
+				p, err := a.readPlan(args[0], &o)
+				if err != nil {
+					return err
+				}
+				bound = &p
+			}
 			c, err := a.load()
 			if err != nil {
 				return err
@@ -42,7 +52,7 @@ func applyCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			err = a.apply(cmd.Context(), store, c, o)
+			err = a.apply(cmd.Context(), store, c, o, bound)
 			if cerr := store.Close(); err == nil {
 				err = cerr
 			}
@@ -53,14 +63,33 @@ func applyCommand(a *app) *cobra.Command {
 	return cmd
 }
 
+// readPlan reads a saved plan and takes over its options and variables.
+func (a *app) readPlan(path string, o *planOptions) (saved.Plan, error) {
+	if len(o.targets)+len(o.replace) > 0 {
+		return saved.Plan{}, fail(codeUsage, errors.New("a saved plan has its own targets and replacements; leave --target and --replace out"))
+	}
+	p, err := saved.Read(path)
+	if err != nil {
+		return p, fail(codeUsage, err)
+	}
+	o.targets, o.replace = p.Options.Targets, p.Options.Replace
+	return p, a.fixInputs(p)
+}
+
 // apply runs the campaign in two steps where help texts are missing: first the
-// helps, then, with every flag checked, the rest (DESIGN 11.2).
-func (a *app) apply(ctx context.Context, store *cache.Local, c *lang.Campaign, o planOptions) error {
+// helps, then, with every flag checked, the rest (DESIGN 11.2). A saved plan
+// that no longer holds is refused before anything starts.
+func (a *app) apply(ctx context.Context, store *cache.Local, c *lang.Campaign, o planOptions, bound *saved.Plan) error {
 	interrupt, stop := interrupts()
 	defer stop()
 	s, err := a.open(ctx, store, c)
 	if err != nil {
 		return err
+	}
+	if bound != nil {
+		if err := a.bind(s, store, *bound, o); err != nil {
+			return err
+		}
 	}
 	r := run{app: a, store: store, id: newRunID(), interrupt: interrupt, started: time.Now()}
 	if len(s.Unasked) > 0 {
@@ -74,6 +103,11 @@ func (a *app) apply(ctx context.Context, store *cache.Local, c *lang.Campaign, o
 		}
 		if s, err = a.open(ctx, store, c); err != nil {
 			return err
+		}
+		if bound != nil {
+			if err := a.follows(s, *bound, o); err != nil {
+				return err
+			}
 		}
 	}
 	sum, err := r.once(ctx, s, o)
@@ -224,7 +258,10 @@ func totals(s sched.Summary, d time.Duration) string {
 	return text + fmt.Sprintf(" in %s.", d.Round(10*time.Millisecond))
 }
 
+// add joins the two steps of an apply. What the first one ran is cached in the
+// second and counts once.
 func add(a, b sched.Summary) sched.Summary {
+	b.Cached = max(0, b.Cached-a.OK-a.KeptFailures)
 	return sched.Summary{
 		OK: a.OK + b.OK, Cached: b.Cached, Failed: a.Failed + b.Failed, KeptFailures: a.KeptFailures + b.KeptFailures,
 		Blocked: a.Blocked + b.Blocked, Cancelled: a.Cancelled + b.Cancelled,

@@ -25,6 +25,7 @@ var commands = []func(*app) *cobra.Command{
 	applyCommand,
 	showCommand,
 	explainCommand,
+	graphCommand,
 	reportCommand,
 	simserveCommand,
 	versionCommand,
@@ -41,6 +42,7 @@ type app struct {
 	vars     []string
 	color    string
 	json     bool
+	fixed    *inputs // of a saved plan; nil: what is given counts
 }
 
 func main() {

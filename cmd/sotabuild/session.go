@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/sotabuild/sotabuild/engine/cache"
@@ -18,23 +20,44 @@ import (
 
 const varPrefix = "SOTABUILD_VAR_"
 
+// inputs are the values of variables from outside the campaign's files.
+type inputs struct{ Vars, Env map[string]string }
+
+// given is what the command line and the environment say.
+func (a *app) given() (inputs, error) {
+	vars, err := parseVars(a.vars)
+	if err != nil {
+		return inputs{}, fail(codeUsage, err)
+	}
+	in := inputs{Vars: vars, Env: map[string]string{}}
+	for _, kv := range os.Environ() {
+		if name, v, ok := strings.Cut(kv, "="); ok && strings.HasPrefix(name, varPrefix) {
+			in.Env[strings.TrimPrefix(name, varPrefix)] = v
+		}
+	}
+	return in, nil
+}
+
+// inputs is what the campaign is read with: what is given, or what a saved
+// plan holds.
+func (a *app) inputs() (inputs, error) {
+	if a.fixed != nil {
+		return *a.fixed, nil
+	}
+	return a.given()
+}
+
 // load reads the campaign and prints what is wrong with it.
 func (a *app) load() (*lang.Campaign, error) {
 	dir, err := filepath.Abs(a.dir)
 	if err != nil {
 		return nil, err
 	}
-	vars, err := parseVars(a.vars)
+	in, err := a.inputs()
 	if err != nil {
-		return nil, fail(codeUsage, err)
+		return nil, err
 	}
-	env := map[string]string{}
-	for _, kv := range os.Environ() {
-		if name, v, ok := strings.Cut(kv, "="); ok && strings.HasPrefix(name, varPrefix) {
-			env[strings.TrimPrefix(name, varPrefix)] = v
-		}
-	}
-	c, diags := lang.Load(lang.Input{Dir: dir, Definitions: frameworks.FS, Vars: vars, Env: env})
+	c, diags := lang.Load(lang.Input{Dir: dir, Definitions: frameworks.FS, Vars: in.Vars, Env: in.Env})
 	if err := a.diagnose(diags); err != nil {
 		return nil, err
 	}
@@ -85,6 +108,7 @@ type session struct {
 	files *key.Files
 	store cache.Reader
 	dir   string // of the store, absolute
+	inputs
 }
 
 // tasks is the folder of task folders.
@@ -111,7 +135,11 @@ func (a *app) open(ctx context.Context, store cache.Reader, c *lang.Campaign) (*
 	for _, d := range store.Defects() {
 		fmt.Fprintf(a.err, "warning: store: %s\n", d)
 	}
-	return &session{Prepared: p, files: files, store: store, dir: dir}, nil
+	in, err := a.inputs()
+	if err != nil {
+		return nil, err
+	}
+	return &session{Prepared: p, files: files, store: store, dir: dir, inputs: in}, nil
 }
 
 // view opens the campaign for reading only.
@@ -143,3 +171,5 @@ func version() string {
 	}
 	return "devel"
 }
+
+func sortedNames[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

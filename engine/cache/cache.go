@@ -66,6 +66,17 @@ type Outcome struct {
 // Final reports whether a record with this outcome is a hit.
 func (o Outcome) Final() bool { return o.State == OK || (o.State == Failed && o.Keep) }
 
+// Text is class and reason for people.
+func (o Outcome) Text() string {
+	switch {
+	case o.Class == "" && o.Reason == "":
+		return "no reason was recorded"
+	case o.Class == "" || o.Reason == "":
+		return o.Class + o.Reason
+	}
+	return o.Class + ": " + o.Reason
+}
+
 // Output is one declared output of a node.
 type Output struct {
 	Name   string     `json:"name"`

@@ -14,12 +14,15 @@ import (
 	"github.com/sotabuild/sotabuild/engine/key"
 )
 
-// The kinds of frames in the journal. A settled intent's payload is its id, an
-// intent's is JSON.
+// The kinds of frames in the journal. The payload of a settled intent is its
+// id, of an intent JSON, of a spent name the name, and of a serial its eight
+// bytes: the serial that the journal had reached when it was written anew.
 const (
 	frameRecord uint16 = 1
 	frameIntend uint16 = 2
 	frameSettle uint16 = 3
+	frameSpend  uint16 = 4
+	frameSerial uint16 = 5
 )
 
 // A record's payload starts with what the index needs, so that opening a store
@@ -133,10 +136,12 @@ type index struct {
 	node, kind map[string]int32
 	serial     uint64
 	intents    []Intent // not settled, oldest first
+	spent      map[string]bool
 }
 
 type indexEntry struct {
 	at                             journal.Span
+	serial                         uint64
 	olderKey, olderNode, olderKind int32
 	key                            key.Key
 }
@@ -172,12 +177,24 @@ func (x *index) add(f journal.Frame) error {
 	case frameSettle:
 		x.settle(string(f.Payload))
 		return nil
+	case frameSpend:
+		if x.spent == nil {
+			x.spent = map[string]bool{}
+		}
+		x.spent[string(f.Payload)] = true
+		return nil
+	case frameSerial:
+		if len(f.Payload) != 8 {
+			return errors.New("it holds no serial")
+		}
+		x.serial = max(x.serial, binary.LittleEndian.Uint64(f.Payload))
+		return nil
 	}
 	return fmt.Errorf("its kind %d is unknown to this build", f.Kind)
 }
 
 func (x *index) addRecord(h recordHead, at journal.Span) {
-	e := indexEntry{at: at, key: h.key,
+	e := indexEntry{at: at, serial: h.serial, key: h.key,
 		olderKey: x.key[h.key], olderNode: x.node[string(h.node)], olderKind: x.kind[string(h.kind)]}
 	x.entries = append(x.entries, e)
 	n := int32(len(x.entries))

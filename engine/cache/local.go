@@ -107,10 +107,10 @@ func (l *Local) open() error {
 			return err
 		}
 	}
-	if err := l.identify(); err != nil {
+	var err error
+	if l.id, err = Name(l.dir); err != nil {
 		return err
 	}
-	var err error
 	l.file, err = os.OpenFile(filepath.Join(l.dir, "journal"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
@@ -129,14 +129,21 @@ func (l *Local) open() error {
 	return err
 }
 
-func (l *Local) identify() (err error) {
-	if l.id, err = readID(l.dir); err != nil || l.id != "" {
-		return err
+// Name returns the random name of the store in dir, and gives it one first if it
+// has none. It takes no lock: of two that name a store at once, one wins.
+func Name(dir string) (string, error) {
+	if err := prepare(dir); err != nil {
+		return "", fmt.Errorf("naming store %s: %w", dir, err)
+	}
+	if id, err := readID(dir); err != nil || id != "" {
+		return id, err
 	}
 	var b [idLen / 2]byte
-	rand.Read(b[:])
-	l.id = hex.EncodeToString(b[:])
-	return durable.File(filepath.Join(l.dir, "id"), filepath.Join(l.dir, "tmp"), []byte(l.id+"\n"))
+	rand.Read(b[:]) // never fails (crypto/rand)
+	if err := durable.New(filepath.Join(dir, "id"), []byte(hex.EncodeToString(b[:])+"\n")); err != nil {
+		return "", fmt.Errorf("naming store %s: %w", dir, err)
+	}
+	return readID(dir)
 }
 
 // Object stores bytes and returns their digest and number. They are durable
@@ -206,6 +213,33 @@ func (l *Local) Settle(id string) error {
 		return fmt.Errorf("settling %s: %w", id, err)
 	}
 	return nil
+}
+
+// ErrSpent says that a name was spent before.
+var ErrSpent = errors.New("it was used before")
+
+// Spend uses up a name, such as that of a saved plan, for as long as the store
+// lives; a second time is ErrSpent. It is durable when it returns.
+func (l *Local) Spend(name string) error {
+	if name == "" || !utf8.ValidString(name) {
+		return fmt.Errorf("spending %q: it is empty or not UTF-8", name)
+	}
+	l.append.Lock()
+	defer l.append.Unlock()
+	if l.Spent(name) {
+		return fmt.Errorf("spending %q: %w", name, ErrSpent)
+	}
+	if err := l.write(frameSpend, []byte(name)); err != nil {
+		return fmt.Errorf("spending %q: %w", name, err)
+	}
+	return nil
+}
+
+// Spent reports whether a name was used up.
+func (l *Local) Spent(name string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.index.spent[name]
 }
 
 // Intents lists the intents not settled, oldest first.

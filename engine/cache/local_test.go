@@ -581,3 +581,36 @@ func TestUnreadableLockFile(t *testing.T) {
 	}
 	closing(t, l)
 }
+
+// A name is spent once, for good; the store's own name is given once, by
+// whoever comes first.
+func TestSpendAndName(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	name, err := Name(dir)
+	if err != nil || len(name) != idLen {
+		t.Fatalf("Name: %q, %v", name, err)
+	}
+	for range 2 {
+		l, err := OpenLocal(dir, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l.ID() != name {
+			t.Errorf("store is called %q, was named %q", l.ID(), name)
+		}
+		if !l.Spent("plan 1") {
+			if err := l.Spend("plan 1"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := l.Spend("plan 1"); !errors.Is(err, ErrSpent) {
+			t.Errorf("spending twice: %v", err)
+		}
+		if l.Spent("plan 2") || l.Serial() != 0 || len(l.Defects()) > 0 {
+			t.Errorf("serial %d, defects %v: a spent name is no record", l.Serial(), l.Defects())
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -141,6 +142,22 @@ func (s *Snapshot) History(node string) []*Record {
 	list := s.index.chain(s.index.node[node], func(e *indexEntry) int32 { return e.olderNode })
 	s.mu.Unlock()
 	return s.read(list)
+}
+
+// Record returns the record of a serial, also one whose outputs are gone; nil if
+// there is none.
+func (s *Snapshot) Record(serial uint64) *Record {
+	s.mu.Lock()
+	i, ok := slices.BinarySearchFunc(s.index.entries, serial, func(e indexEntry, n uint64) int { return cmp.Compare(e.serial, n) })
+	var list []*indexEntry
+	if ok {
+		list = []*indexEntry{&s.index.entries[i]}
+	}
+	s.mu.Unlock()
+	if found := s.read(list); len(found) == 1 {
+		return found[0]
+	}
+	return nil
 }
 
 // Kind returns the newest record of each key of a kind, oldest first.

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/sotabuild/sotabuild/engine/cache"
+	"github.com/sotabuild/sotabuild/engine/cache/samples"
 	"github.com/sotabuild/sotabuild/engine/compile"
 	"github.com/sotabuild/sotabuild/engine/graph"
 	"github.com/sotabuild/sotabuild/engine/key"
@@ -192,7 +193,7 @@ func (why Reason) again(records []*cache.Record) Reason {
 	last := records[len(records)-1].Outcome
 	why.Cause, why.Text = CauseRetry, last.Text()
 	if last.State == cache.Rejected {
-		_, why.Text = cache.Rule{Samples: 1}.Judge(records, time.Time{})
+		_, why.Text = samples.Rule{}.Judge(records, time.Time{})
 		why.Cause = CauseRejected
 	}
 	return why

@@ -88,19 +88,6 @@ func diff(before *cache.Record, now key.Manifest) ([]key.Change, string) {
 	return key.Diff(old, now), ""
 }
 
-// DiffRecords is what changed between two records, in canonical order.
-func DiffRecords(a, b *cache.Record) ([]key.Change, error) {
-	old, err := key.ParseManifest(a.Manifest)
-	if err != nil {
-		return nil, err
-	}
-	now, err := key.ParseManifest(b.Manifest)
-	if err != nil {
-		return nil, err
-	}
-	return key.Diff(old, now), nil
-}
-
 // withoutInputs is the part of a manifest that is known before any input is.
 func withoutInputs(m key.Manifest) key.Manifest {
 	var b key.Builder

@@ -56,6 +56,15 @@ func (p *Plan) Lines(g *compile.Graph) []Line {
 	return f.lines()
 }
 
+// All is a line for every node, unfolded, in graph order.
+func (p *Plan) All(g *compile.Graph) []Line {
+	out := make([]Line, len(p.Nodes))
+	for i := range p.Nodes {
+		out[i] = Line{p.Nodes[i].Verdict, g.Actions[i].Addr, p.Why(g, graph.NodeID(i))}
+	}
+	return out
+}
+
 // folder collects nodes that share a line.
 type folder struct {
 	plan *Plan

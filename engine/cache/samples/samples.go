@@ -1,9 +1,14 @@
-package cache
+// Package samples judges the records of one key as samples of a measurement:
+// whether there are enough of them, and young enough. It knows records, no
+// metric; what it says is never part of a key.
+package samples
 
 import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/sotabuild/sotabuild/engine/cache"
 )
 
 // Rule says which samples of a key make a result. Samples are append-only; a
@@ -17,13 +22,13 @@ type Rule struct {
 // a sentence for people, such as "needs 2 more samples; 1 rejected: throttled:
 // 12 % of the time". samples are oldest first. A sample is accepted when its
 // outcome is final and it is not too old; one from the future is not old.
-func (r Rule) Judge(samples []*Record, now time.Time) (*Record, string) {
-	var newest *Record
-	var lastRejected, lastFailed *Record
+func (r Rule) Judge(samples []*cache.Record, now time.Time) (*cache.Record, string) {
+	var newest *cache.Record
+	var lastRejected, lastFailed *cache.Record
 	accepted, rejected, failed, old := 0, 0, 0, 0
 	for _, s := range samples {
 		switch {
-		case s.Outcome.State == Rejected:
+		case s.Outcome.State == cache.Rejected:
 			rejected++
 			lastRejected = s
 		case !s.Outcome.Final():
@@ -51,17 +56,6 @@ func (r Rule) Judge(samples []*Record, now time.Time) (*Record, string) {
 		parts = append(parts, fmt.Sprintf("%d older than %s", old, ageText(r.MaxAge)))
 	}
 	return nil, strings.Join(parts, "; ")
-}
-
-// Text is class and reason for people.
-func (o Outcome) Text() string {
-	switch {
-	case o.Class == "" && o.Reason == "":
-		return "no reason was recorded"
-	case o.Class == "" || o.Reason == "":
-		return o.Class + o.Reason
-	}
-	return o.Class + ": " + o.Reason
 }
 
 func plural(n int, word string) string {
