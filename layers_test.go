@@ -69,6 +69,8 @@ var testMayImport = map[string][]string{
 	"executors/local":      {"executors/internal/puppet", "executors/supervisor"},
 	"stdlib/bench":         {"stdlib/simserve"},
 	"stdlib/dataset":       {"engine/key"},
+	"stdlib/frameworks":    {"lang"},
+	"stdlib/draft":         {"stdlib/frameworks"},
 	"stdlib/search":        {"stdlib/*"},
 	"stdlib/report":        {"stdlib/*"},
 }

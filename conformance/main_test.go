@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -61,7 +62,7 @@ func example(t *testing.T, name string) *site {
 	return &site{t, filepath.Join(root, "examples", name)}
 }
 
-// campaign makes a site of its own from files.
+// newSite makes a site from files.
 func newSite(t *testing.T, files map[string]string) *site {
 	t.Helper()
 	dir := t.TempDir()
@@ -74,7 +75,11 @@ func newSite(t *testing.T, files map[string]string) *site {
 
 func (s *site) write(name, text string) {
 	s.t.Helper()
-	if err := os.WriteFile(filepath.Join(s.dir, name), []byte(text), 0o644); err != nil {
+	path := filepath.Join(s.dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -140,13 +145,35 @@ func (s *site) must(code int, args ...string) result {
 
 // planned is the part of plan --json that tests read.
 type planned struct {
-	Nodes []struct {
-		Node    string   `json:"node"`
-		Verdict string   `json:"verdict"`
-		Cause   string   `json:"cause"`
-		Changes []string `json:"changes"`
-	} `json:"nodes"`
+	Counts map[string]int `json:"counts"`
+	Nodes  []plannedNode  `json:"nodes"`
 }
+
+type plannedNode struct {
+	Node    string   `json:"node"`
+	Kind    string   `json:"kind"`
+	Verdict string   `json:"verdict"`
+	Cause   string   `json:"cause"`
+	Reason  string   `json:"reason"`
+	Root    string   `json:"root"`
+	Changes []change `json:"changes"`
+}
+
+// change is one differing fact; a side is nil where the fact is not there.
+type change struct {
+	Name  string `json:"name"`
+	Label string `json:"label"`
+	Old   *fact  `json:"old"`
+	New   *fact  `json:"new"`
+}
+
+type fact struct {
+	Value string `json:"value"`
+}
+
+// from and to compare one side's value.
+func (c change) from(value string) bool { return c.Old != nil && c.Old.Value == value }
+func (c change) to(value string) bool   { return c.New != nil && c.New.Value == value }
 
 func (s *site) plan() planned {
 	s.t.Helper()
@@ -161,11 +188,21 @@ func (s *site) plan() planned {
 	return p
 }
 
+// node is the plan's word on one node.
+func (p planned) node(t *testing.T, addr string) plannedNode {
+	t.Helper()
+	i := slices.IndexFunc(p.Nodes, func(n plannedNode) bool { return n.Node == addr })
+	if i < 0 {
+		t.Fatalf("plan --json does not list %s", addr)
+	}
+	return p.Nodes[i]
+}
+
 // verdicts maps each node that is not cached to its verdict.
 func (p planned) verdicts() map[string]string {
 	out := map[string]string{}
 	for _, n := range p.Nodes {
-		if n.Verdict != "=" {
+		if n.Verdict != "cached" {
 			out[n.Node] = n.Verdict
 		}
 	}

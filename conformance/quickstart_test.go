@@ -111,14 +111,9 @@ func flagValue(t *testing.T, s *site) {
 	if !slices.Equal(got, want) {
 		t.Errorf("one flag value touched\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	found := false
-	for _, n := range p.Nodes {
-		for _, c := range n.Changes {
-			found = found || strings.Contains(c, "max-num-seqs") && strings.Contains(c, "4 → 3")
-		}
-	}
-	if !found {
-		t.Errorf("no reason says 4 → 3: %+v", p.Nodes)
+	check := p.node(t, `check.naive["max_num_seqs=3"]`)
+	if !slices.ContainsFunc(check.Changes, func(c change) bool { return c.from("4") && c.to("3") }) {
+		t.Errorf("no reason of the check says 4 → 3: %+v", check)
 	}
 }
 
@@ -150,12 +145,12 @@ func newBinary(t *testing.T, s *site) {
 	for node, v := range s.plan().verdicts() {
 		switch {
 		case strings.HasPrefix(node, "help."), strings.HasPrefix(node, "version."):
-			if v != "~" {
-				t.Errorf("%s is %s, want ~", node, v)
+			if v != "stale" {
+				t.Errorf("%s is %s, want stale", node, v)
 			}
 		case strings.HasPrefix(node, "check."):
-			if v != "?" {
-				t.Errorf("%s is %s, want ?", node, v)
+			if v != "later" {
+				t.Errorf("%s is %s, want later", node, v)
 			}
 		}
 	}

@@ -11,7 +11,7 @@ var definitionBlocks = []Block{
 		Doc:   "Describes a serving system: how to ask its help, serve with it and know that it is well.",
 		Rules: "R033 R060 R061 R062 R063",
 		Attrs: []Attr{
-			{"metrics", textsType, "", false, "", "Names of server metrics by meaning: running, waiting, prompt_tokens, …", "", into(func(d *Definition, v map[string]string) { d.Metrics = v })},
+			{"metrics", textsType, "", false, "", "Names of server metrics by meaning: such as running and waiting.", "", into(func(d *Definition, v map[string]string) { d.Metrics = v })},
 			{"sources", globsType, "", false, "", "Paths of its repository that a loop may patch.", "", into(func(d *Definition, v []string) { d.Sources = v })},
 		},
 		open:  func(h header) any { return &Definition{Name: h.name, Source: h.at.File, Range: h.at} },

@@ -53,6 +53,11 @@ var runBlocks = []Block{
 		open:  func(h header) any { return &Stop{Name: h.name, Range: h.at} },
 		close: within(func(l *Loop, s *Stop) { l.Stops = append(l.Stops, *s) }),
 	},
+	{
+		Path: "loop.gate", Label: "the gate's name", Many: true, Doc: "A condition that a round must meet to go on.",
+		NotYet: "gates of one's own come with the loop's runner; stop blocks can be written",
+		open:   nothing, close: ignored,
+	},
 	executorBlock("executor", "Where tasks run.", within(func(d *draft, e *Executor) { d.Run.Executor = *e })),
 	{
 		Path: "cache", Doc: "A store that is shared with others.",

@@ -265,7 +265,7 @@ func (n numeric) Value(ctx *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
 		at := n.Range()
 		return cty.DynamicVal, hcl.Diagnostics{{
 			Severity: hcl.DiagError, Summary: "Not a number",
-			Detail:  "Arithmetic takes numbers, and this is " + t.FriendlyName() + ". Write the number without quotes, or use tonumber.",
+			Detail:  "Arithmetic takes numbers, and this is " + kindOf(v) + ". Write the number without quotes, or use tonumber.",
 			Subject: &at,
 		}}
 	}

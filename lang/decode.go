@@ -22,20 +22,24 @@ type decoder struct {
 	// its block, the label and its name: "framework.vllm.flags". What is not in
 	// it was not written.
 	at map[string]Range
+	// unsure has what was written in a way that was refused, by the same paths;
+	// ".*" after a block's path says that something unknown stands there. No
+	// rule calls missing what is only misspelt.
+	unsure map[string]bool
 }
 
 // maxInstances bounds what for_each makes of one block.
 const maxInstances = 10_000
 
 // blocks decodes the blocks of a body, or of several files, that the schema
-// has below path; parent takes them.
-func (d *decoder) blocks(path string, list hclsyntax.Blocks, parent any) {
+// has below path; parent takes them. place is the block's own path with label.
+func (d *decoder) blocks(path, place string, list hclsyntax.Blocks, parent any) {
 	rows := childrenOf(path)
 	first := map[string]*hclsyntax.Block{}
 	for _, b := range list {
 		row := rowNamed(rows, b.Type)
 		if row == nil {
-			d.unknownBlock(path, b, rows)
+			d.unknownBlock(path, place, b, rows)
 			continue
 		}
 		if row.NotYet != "" {
@@ -88,107 +92,6 @@ func hasBlock(list hclsyntax.Blocks, name string) bool {
 	return false
 }
 
-func (d *decoder) missingBlock(path string, row *Block) {
-	where := "The campaign"
-	r := Range{File: mainFile}
-	if path != "" {
-		_, name := split(path)
-		where = "The " + name
-		r = d.at[path]
-	}
-	label := ""
-	if row.Label != "" {
-		label = " \"NAME\""
-	}
-	d.p.add(cMissing, r, "%s has no %s block. Write:\n  %s%s { … }\n%s", where, row.name(), row.name(), label, row.Doc)
-}
-
-func (d *decoder) twice(row *Block, b, before *hclsyntax.Block, label string) {
-	what := "a second block " + strconv.Quote(b.Type)
-	if row.Many {
-		what += " with the label " + strconv.Quote(label)
-	}
-	x := d.p.add(cDuplicate, rangeOf(b.DefRange()), "This is %s, and the first one is not extended by it. Put everything into one block.", what)
-	x.Related = []Range{rangeOf(before.DefRange())}
-}
-
-func (d *decoder) unknownBlock(path string, b *hclsyntax.Block, rows []*Block) {
-	names := make([]string, len(rows))
-	for i, r := range rows {
-		names[i] = r.name()
-	}
-	parent := blockAt(path)
-	where := "a campaign"
-	if parent != nil {
-		where = "a " + parent.name() + " block"
-		if _, isAttr := attrNamed(parent, b.Type); isAttr {
-			d.p.add(cUnknownBlock, rangeOf(b.TypeRange), "%q is an attribute of %s, not a block. Write an equals sign: %s = …", b.Type, where, b.Type)
-			return
-		}
-	}
-	hint := didYouMean(b.Type, names)
-	switch {
-	case path == "" && topWords[b.Type] != "":
-		hint = topWords[b.Type]
-	case parent != nil && parent.Words[b.Type] != "":
-		hint = parent.Words[b.Type]
-	case b.Type == "dynamic":
-		hint = "Blocks are repeated with for_each inside framework and scenario blocks."
-	case hint == "" && len(names) == 0:
-		hint = "No block stands there."
-	case hint == "":
-		hint = "The blocks there are " + strings.Join(names, ", ") + "."
-	}
-	d.p.add(cUnknownBlock, rangeOf(b.TypeRange), "There is no block %q in %s. %s", b.Type, where, hint)
-}
-
-// label returns the block's label, "" where the row has none.
-func (d *decoder) label(row *Block, b *hclsyntax.Block) (string, bool) {
-	switch {
-	case row.Label == "" && len(b.Labels) > 0:
-		d.p.add(cLabel, rangeOf(b.LabelRanges[0]), "A block %q has no label. Write: %s {", b.Type, b.Type)
-		return "", false
-	case row.Label == "":
-		return "", true
-	case len(b.Labels) != 1 || b.Labels[0] == "":
-		d.p.add(cLabel, rangeOf(b.DefRange()), "A block %q has exactly one label, %s. Write: %s \"NAME\" {", b.Type, row.Label, b.Type)
-		return "", false
-	}
-	label, at := b.Labels[0], rangeOf(b.LabelRanges[0])
-	if row.Labels != nil {
-		for _, l := range row.Labels {
-			if l == label {
-				return label, true
-			}
-		}
-		d.p.add(cLabel, at, "%q is no label of a block %q. Write %s. %s", label, b.Type, oneOf(row.Labels), didYouMean(label, row.Labels))
-		return "", false
-	}
-	if why := labelProblem(row, label); why != "" {
-		d.p.add(cLabel, at, "The label %q cannot be used: %s. %s", label, why, canonicalHint(label))
-		return "", false
-	}
-	return label, true
-}
-
-// labelProblem checks a free label. A campaign's name and a model's id come
-// from outside and have wider rules than names that expressions use.
-func labelProblem(row *Block, label string) string {
-	switch row.Path {
-	case "campaign":
-		if !campaignName.MatchString(label) {
-			return "a campaign's name has small letters, digits, points, dashes and underscores, because folders are named after it"
-		}
-	case "model":
-		if !modelID.MatchString(label) {
-			return "a model's id has letters, digits, points, dashes, underscores and slashes between them"
-		}
-	default:
-		return nameProblem(label)
-	}
-	return ""
-}
-
 // instances decodes a block once, or once for each element of its for_each.
 func (d *decoder) instances(row *Block, b *hclsyntax.Block, label string, parent any) {
 	a, repeated := b.Body.Attributes[forEach]
@@ -230,9 +133,6 @@ func (d *decoder) instances(row *Block, b *hclsyntax.Block, label string, parent
 			return
 		}
 		seen[name] = true
-		if !v.Type().IsObjectType() && !v.Type().IsMapType() {
-			k = cty.StringVal(key)
-		}
 		child := *d
 		child.scope = d.scope.withEach(key, element)
 		child.block(row, b, label, name, parent)
@@ -272,16 +172,19 @@ func (d *decoder) block(row *Block, b *hclsyntax.Block, label, name string, pare
 		inner = &c
 	}
 	inner.attributes(row, b.Body.Attributes, place, h.at, self)
-	inner.blocks(row.Path, b.Body.Blocks, self)
+	inner.blocks(row.Path, place, b.Body.Blocks, self)
 	row.close(parent, self)
 }
 
 // attributes decodes in the order of the table, so that what is told does not
 // depend on the order of the file.
 func (d *decoder) attributes(row *Block, attrs hclsyntax.Attributes, place string, header Range, self any) {
+	meant := map[string]bool{} // attributes that are probably misspelt
 	for name, a := range attrs {
 		if _, ok := attrNamed(row, name); !ok {
 			d.unknownAttr(row, a)
+			d.unsure[place+".*"] = true
+			meant[nearest(name, row.attrNames())] = true
 		}
 	}
 	for i := range row.Attrs {
@@ -296,7 +199,7 @@ func (d *decoder) attributes(row *Block, attrs hclsyntax.Attributes, place strin
 			}
 		}
 		switch {
-		case attr.Required:
+		case attr.Required && !meant[attr.Name] && !d.unsure[place+"."+attr.Name]:
 			d.p.add(cMissing, header, "A block %q needs %q: %s Write: %s = …", row.name(), attr.Name, attr.Doc, attr.Name)
 		case attr.Default != "":
 			attr.set(self, d.fallback(attr))
@@ -324,6 +227,7 @@ func (d *decoder) attribute(attr *Attr, a *hclsyntax.Attribute, place string, se
 	}
 	v := d.scope.value(a.Expr, d.p)
 	if !v.IsKnown() {
+		d.unsure[place+"."+attr.Name] = true
 		return false
 	}
 	if v.IsNull() {
@@ -333,6 +237,8 @@ func (d *decoder) attribute(attr *Attr, a *hclsyntax.Attribute, place string, se
 	g := &given{v, a.Expr, rangeOf(a.Expr.Range()), attr, d.dir, d.scope, d.p}
 	if x := attr.Type.decode(g); x != nil {
 		attr.set(self, x)
+	} else {
+		d.unsure[place+"."+attr.Name] = true
 	}
 	return false
 }
@@ -369,23 +275,6 @@ func attrNamed(row *Block, name string) (*Attr, bool) {
 		}
 	}
 	return nil, false
-}
-
-func (d *decoder) unknownAttr(row *Block, a *hclsyntax.Attribute) {
-	at := rangeOf(a.NameRange)
-	if hint, ok := row.Words[a.Name]; ok {
-		d.p.add(cUnknownAttr, at, "A block %q has no attribute %q. %s", row.name(), a.Name, hint)
-		return
-	}
-	if c := rowNamed(childrenOf(row.Path), a.Name); c != nil {
-		d.p.add(cUnknownAttr, at, "%q is a block, not an attribute. Write it without the equals sign: %s {", a.Name, a.Name)
-		return
-	}
-	hint := didYouMean(a.Name, row.attrNames())
-	if hint == "" {
-		hint = "Its attributes are " + strings.Join(row.attrNames(), ", ") + "."
-	}
-	d.p.add(cUnknownAttr, at, "A block %q has no attribute %q. %s", row.name(), a.Name, hint)
 }
 
 // written is the source text of an attribute's expression, on one line.

@@ -15,7 +15,7 @@ import (
 // library is the definitions that a campaign can use. The user's own are all
 // read and checked; a built-in one only when it is used.
 type library struct {
-	own      map[string]*Definition
+	own      map[string]*Definition // nil: there, but broken
 	builtins fs.FS
 	p        *problems
 	sources  []source // of the built-in ones that were read
@@ -29,18 +29,24 @@ func newLibrary(own []source, builtins fs.FS, p *problems) *library {
 	l := &library{own: map[string]*Definition{}, builtins: builtins, p: p, read: map[string]*Definition{}}
 	names := l.builtinNames()
 	for _, s := range own {
-		for _, d := range definitions(s, p) {
+		list, sound := definitions(s, p)
+		for _, d := range list {
 			if slices.Contains(names, d.Name) {
 				p.add(cShadow, d.Range, "%q is a built-in definition, and a file of one's own never replaces it silently. Choose a name of your own, such as %q, and write use = %q in the framework block.",
 					d.Name, d.Name+"_own", d.Name+"_own")
 				continue
 			}
-			if before := l.own[d.Name]; before != nil {
+			if before, twice := l.own[d.Name]; twice {
 				x := p.add(cDuplicate, d.Range, "The definition %q stands in two files. Keep one of them.", d.Name)
-				x.Related = []Range{before.Range}
+				if before != nil {
+					x.Related = []Range{before.Range}
+				}
 				continue
 			}
-			l.own[d.Name] = d
+			l.own[d.Name] = nil
+			if sound {
+				l.own[d.Name] = d
+			}
 		}
 	}
 	return l
@@ -89,29 +95,30 @@ func (l *library) named(name string) (*Definition, bool) {
 	}
 	s := source{builtinPrefix + name + ".hcl", b}
 	l.sources = append(l.sources, s)
-	for _, d := range definitions(s, l.p) {
-		if d.Name == name {
+	list, sound := definitions(s, l.p)
+	for _, d := range list {
+		if d.Name == name && sound {
 			l.read[name] = d
 		}
 	}
 	return l.read[name], true
 }
 
-// definitions decodes and checks the definitions of one file.
-func definitions(s source, p *problems) []*Definition {
+// definitions decodes and checks the definitions of one file; sound is false
+// if anything is wrong with them.
+func definitions(s source, p *problems) (list []*Definition, sound bool) {
+	before := len(p.list)
 	body := parse(s, p)
 	if body == nil {
-		return nil
+		return nil, false
 	}
-	broken := len(p.list)
-	d := &decoder{scope: newScope(), p: p, at: map[string]Range{"file": {File: s.name}}}
+	d := &decoder{scope: newScope(), p: p, at: map[string]Range{"file": {File: s.name}}, unsure: map[string]bool{}}
 	for _, a := range sortedAttrs(body.Attributes) {
 		p.add(cUnknownAttr, rangeOf(a.NameRange), "A definition's file has no attribute at its top. Put %q into the definition block.", a.Name)
 	}
-	list := []*Definition{}
-	d.blocks("file", body.Blocks, &list)
-	if p.list[broken:].HasErrors() {
-		return list // what they mean together is checked once each is right
+	d.blocks("file", "file", body.Blocks, &list)
+	if p.list[before:].HasErrors() {
+		return list, false // what parts mean together is checked once each is right
 	}
 	for _, x := range list {
 		if x.Server.Program == "" {
@@ -121,7 +128,7 @@ func definitions(s source, p *problems) []*Definition {
 			p.add(cDefinition, x.Range, "The definition %q: %s", x.Name, problem)
 		}
 	}
-	return list
+	return list, !p.list[before:].HasErrors()
 }
 
 func sortedAttrs(attrs hclsyntax.Attributes) []*hclsyntax.Attribute {
@@ -160,7 +167,8 @@ func checkDefinition(d *Definition) []string {
 		return list
 	}
 	for _, need := range []string{"{port}", "{flags}", "{model}"} {
-		if !slices.Contains(d.Server.Command, need) {
+		// Port and model may be part of a word: "{model}/model.gguf".
+		if !slices.ContainsFunc(d.Server.Command, func(w string) bool { return strings.Contains(w, need) }) {
 			add("the server command has no word %s. Without it %s. Put %q into the list as a word of its own.", need, without[need], need)
 		}
 	}

@@ -18,6 +18,7 @@ type scope struct {
 	each   map[string]cty.Value // key and value; nil outside for_each
 	facts  map[string]cty.Value // loop, round: values known later; nil where they may not stand
 	ctx    *hcl.EvalContext
+	plain  bool   // nothing of a campaign may be named: a default, a definition
 	budget *int64 // units of cost left to this load
 }
 
@@ -25,9 +26,10 @@ type scope struct {
 // and bytes touched: some seconds at the very worst.
 const maxBudget = 20_000_000
 
+// newScope is a scope without names.
 func newScope() *scope {
 	budget := int64(maxBudget)
-	return (&scope{vars: map[string]cty.Value{}, locals: map[string]cty.Value{}, budget: &budget}).ready()
+	return (&scope{vars: map[string]cty.Value{}, locals: map[string]cty.Value{}, plain: true, budget: &budget}).ready()
 }
 
 // ready rebuilds the context after a change of the names.
@@ -100,6 +102,9 @@ func (s *scope) known(e hclsyntax.Expression, p *problems) bool {
 	for _, t := range e.Variables() {
 		root, r := t.RootName(), rangeOf(t.SourceRange())
 		switch {
+		case s.plain && slices.Contains([]string{"var", "local", "each"}, root):
+			p.add(cUnknownName, r, "Only plain values stand here: the text is read before, or apart from, any campaign. Write the value itself instead of %s.", text(t))
+			ok = false
 		case root == "var":
 			ok = member(t, s.vars, "variable", p) && ok
 		case root == "local":

@@ -3,9 +3,15 @@
 // this room.
 //
 // It stands alone: it knows no engine, starts nothing, and reads only the
-// campaign's own folder and the definitions it is given. Load is a function of
-// bytes and variables; all problems of a load come at once, in order of file
-// and position. A Campaign is returned only when there is no error.
+// campaign's own folder, the definitions it is given, and config.json in the
+// model's path. Load is a function of bytes and variables; all problems of a
+// load come at once, in order of file and position. A Campaign is returned only
+// when there is no error.
+//
+// One table (Schema) drives decoding, the checks of form and the reference;
+// what attributes mean together is in the rules files. Nothing is written after
+// a load, so campaigns and predicates may be used from any goroutine and loads
+// may run side by side. Time and memory are bounded for every input.
 package lang
 
 import "io/fs"
@@ -23,5 +29,6 @@ type Input struct {
 }
 
 // Load reads the campaign in in.Dir. Diagnostics may hold warnings beside a
-// campaign; with an error among them the campaign is nil.
+// campaign; with an error among them the campaign is nil. A Dir that is not
+// absolute is misuse and panics.
 func Load(in Input) (*Campaign, Diagnostics) { return load(in) }

@@ -18,7 +18,14 @@ import (
 // how it was written.
 type draft struct {
 	Campaign
-	at map[string]Range // see decoder.at
+	at     map[string]Range // see decoder
+	unsure map[string]bool  // see decoder
+}
+
+// told reports whether an attribute of a block, both by path, was written in a
+// way that was refused, so that calling it missing would be noise.
+func (d *draft) told(block, attr string) bool {
+	return d.unsure[block+"."+attr] || d.unsure[block+".*"]
 }
 
 // written reports whether an attribute stands in the file, and where.
@@ -58,13 +65,13 @@ func compile(in Input, sources []source, p *problems) (*Campaign, Diagnostics) {
 		}
 	}
 	lib := newLibrary(own, in.Definitions, p)
-	d := &draft{at: map[string]Range{}}
+	d := &draft{at: map[string]Range{}, unsure: map[string]bool{}}
 	d.Dir = in.Dir
 	text := map[string][]byte{}
 	for _, s := range sources {
 		text[s.name] = s.bytes
 	}
-	(&decoder{dir: in.Dir, scope: scopeOf(blocks, vars, in, p), p: p, at: d.at, sources: text}).blocks("", rest(blocks), d)
+	(&decoder{dir: in.Dir, scope: scopeOf(blocks, vars, in, p), p: p, sources: text, at: d.at, unsure: d.unsure}).blocks("", "", rest(blocks), d)
 	config := d.infer(p)
 	d.check(lib, p)
 	for _, s := range append(slices.Clone(sources), config...) {
@@ -98,6 +105,7 @@ func topBlocks(s source, p *problems) hclsyntax.Blocks {
 // scopeOf makes the scope of a campaign: variables, then locals.
 func scopeOf(blocks hclsyntax.Blocks, vars []source, in Input, p *problems) *scope {
 	s := newScope()
+	s.plain = false
 	s.vars = variables(ofType(blocks, "variable"), vars, in, p)
 	s.ready()
 	locals := map[string]*hclsyntax.Attribute{}
@@ -161,7 +169,8 @@ func (d *draft) infer(p *problems) []source {
 		Context int `json:"max_position_embeddings"`
 	}
 	if err := json.Unmarshal(raw, &config); err != nil {
-		p.add(cRead, d.place("model."+m.ID+".path", m.Range), "The model's config.json is no JSON: %v. Repair it, or write vocab and max_context yourself and leave it alone.", err)
+		p.add(cRead, d.place("model."+m.ID+".path", m.Range), "The model's config.json cannot be understood: %v. Repair it, or write vocab and max_context into the model block.", err)
+		d.unsure["model."+m.ID+".vocab"] = true
 		return nil
 	}
 	if m.Vocab == [2]int{} && config.Vocab > 0 {

@@ -224,7 +224,7 @@ func (g *given) flag() (Value, bool) {
 		}
 		return Value{Kind: Float, Num: f}, true
 	}
-	g.wrongType("for each flag one text, number, boolean or null (null leaves the flag out). Use jsonencode for a flag that takes JSON, and quotes for one that takes a list as text")
+	g.p.add(cWrongType, g.at, "A flag takes one text, number or boolean, or null to leave it out, and this is %s. Write jsonencode(…) for a flag that takes JSON, and a text for one that takes a list.", kindOf(v))
 	return Value{}, false
 }
 

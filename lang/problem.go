@@ -115,9 +115,17 @@ func (p *problems) finish(sources []source) Diagnostics {
 			Detail: fmt.Sprintf("%d further problems are not shown. Fix the first ones and load again.", more),
 		})
 	}
-	for i := range list {
-		if list[i].Code != cSecret.id { // the line holds a secret
-			list[i].Snippet = line(sources, list[i].Range)
+	type place struct {
+		file string
+		line int
+	}
+	secret := map[place]bool{} // lines that hold a secret are never shown
+	for _, d := range list {
+		secret[place{d.Range.File, d.Range.Line}] = secret[place{d.Range.File, d.Range.Line}] || d.Code == cSecret.id
+	}
+	for i, d := range list {
+		if !secret[place{d.Range.File, d.Range.Line}] {
+			list[i].Snippet = line(sources, d.Range)
 		}
 	}
 	return list

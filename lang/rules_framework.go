@@ -3,6 +3,7 @@ package lang
 import (
 	"maps"
 	"slices"
+	"strings"
 )
 
 // takesPart reports whether a framework is measured.
@@ -20,11 +21,11 @@ func (d *draft) checkFramework(f *Framework, p *problems) {
 	if len(p.list) > known {
 		return // values of wrong flags are nobody's concern
 	}
-	if len(f.URL) == 0 {
+	if len(f.URL) == 0 && !d.told("framework."+f.Label, "flags") && !d.told("framework."+f.Label, "url") {
 		d.checkContext(f, p)
 		d.checkParallel(f, p)
 	}
-	if n := combinations(f.Search.Space); n > f.Search.MaxCandidates-1 && len(f.Search.Space) > 0 {
+	if n := combinations(f.Search.Space); n > f.Search.MaxCandidates-1 && f.Search.MaxCandidates > 1 && len(f.Search.Space) > 0 {
 		p.warn(cSearchCut, f.Search.Range, "The search space of %q has %d combinations, and only the first %d are measured beside the baseline; the last flag varies fastest, so that the first flags may keep their first value. Raise max_candidates, or try fewer values.",
 			f.Label, n, f.Search.MaxCandidates-1)
 	}
@@ -62,7 +63,7 @@ func (d *draft) checkSource(f *Framework, p *problems) {
 		}
 		return
 	}
-	if f.Definition != nil && len(f.Definition.Server.Command) == 0 && len(ways) > 0 {
+	if f.Definition != nil && len(f.Definition.Server.Command) == 0 && len(ways) > 0 && !d.told("framework."+f.Label, "url") {
 		p.add(cDefinition, f.Range, "The definition %q has no server command, so that it can only be a url. Write url = [\"http://HOST:PORT\"], or a server command in the definition.", f.Use)
 	}
 }
@@ -77,7 +78,7 @@ func checkFlagNames(f *Framework, p *problems) {
 	for _, x := range def.Flags.Fixed {
 		fixed[x.Name] = x.Value
 	}
-	seen := map[string]Range{}
+	seen := map[string]Flag{}
 	check := func(name string, at Range, searched bool) bool {
 		real := name
 		if to := def.Flags.Aliases[name]; to != "" {
@@ -92,9 +93,9 @@ func checkFlagNames(f *Framework, p *problems) {
 			p.add(cFlag, at, "%q may not stand in a search space: %s Remove it from space.", name, reason)
 		case searched && isFixed:
 			p.add(cFlag, at, "%q is fixed to %s for every candidate of %q, so it cannot be searched. Remove it from space.", name, fixed[real].Text(), f.Use)
-		case twice && before != (Range{}):
-			x := p.add(cDuplicate, at, "%q and the flag before are two spellings of %q. Keep one of them.", name, real)
-			x.Related = []Range{before}
+		case twice:
+			x := p.add(cDuplicate, at, "%q and %q are two spellings of one flag. Keep one of them.", before.Name, name)
+			x.Related = []Range{before.Range}
 		default:
 			return true
 		}
@@ -109,12 +110,12 @@ func checkFlagNames(f *Framework, p *problems) {
 			reason := def.Flags.NotSearched[real]
 			p.add(cFlag, x.Range, "%q is %s for every candidate of %q and cannot be %s. %s Remove it from flags.", x.Name, v.Text(), f.Use, x.Value.Text(), reason)
 		}
-		seen[real] = x.Range
+		seen[real] = x
 	}
 	clear(seen) // a searched flag may have a base value
 	for _, x := range f.Search.Space {
 		if check(x.Name, x.Range, true) {
-			seen[canonicalFlag(def, x.Name)] = x.Range
+			seen[canonicalFlag(def, x.Name)] = Flag{Name: x.Name, Range: x.Range}
 		}
 	}
 }
@@ -211,7 +212,7 @@ func (d *draft) checkParallel(f *Framework, p *problems) {
 		}
 	}
 	if product != int64(len(d.GPUs.IDs)) {
-		p.add(cGPUs, at, "The flags %s of %q multiply to %d GPUs, and the campaign has %d. Every framework uses the same GPUs: change the flags, or ids in the gpus block.", oneOf(flags), f.Label, product, len(d.GPUs.IDs))
+		p.add(cGPUs, at, "%q uses as many GPUs as the product of %s, which is %d, and the campaign has %d. Every framework uses the same GPUs: change the flags, or ids in the gpus block.", f.Label, strings.Join(flags, " × "), product, len(d.GPUs.IDs))
 	}
 }
 

@@ -37,10 +37,10 @@ func (d *draft) checkModel(p *problems) {
 			m.Tokenizer = m.Path
 		}
 	}
-	if d.Load.Workload.Dataset == "random" && m.Vocab == [2]int{} {
+	if d.Load.Workload.Dataset == "random" && m.Vocab == [2]int{} && !d.told("model."+m.ID, "vocab") {
 		why := "The model has no path with a config.json that says it"
 		if m.Path != "" {
-			why = fmt.Sprintf("There is no config.json with vocab_size in %s", m.Path)
+			why = "There is no config.json with vocab_size in its path"
 		}
 		p.add(cVocab, m.Range, "Random prompts are drawn from the model's vocabulary, and its size is not known. %s. Write into the model block: vocab = [0, SIZE]", why)
 	}
@@ -65,6 +65,14 @@ func (d *draft) checkScenarios(p *problems) {
 		}
 	}
 	w := d.Load.Workload
+	for _, s := range d.Load.Scenarios {
+		if s.InputLen == 0 || s.OutputLen == 0 || s.NumPrompts == 0 {
+			return // what it is to be is not known
+		}
+	}
+	if w.Dataset == "" || d.Name == "" {
+		return
+	}
 	if isStandard(d.Load.Scenarios) && w.Dataset == "random" || d.Smoke || w.Production && w.Reason != "" {
 		return
 	}
@@ -73,7 +81,7 @@ func (d *draft) checkScenarios(p *problems) {
 	if isStandard(d.Load.Scenarios) {
 		at, what = d.at["workload.dataset"], fmt.Sprintf("The data set %q is not the default (random)", w.Dataset)
 	}
-	p.add(cScenario, at, "%s, so they need a word of their own. For your production workload write into the workload block\n  production = true\n  reason     = \"…\"\nand for a quick check of the flow write smoke = true into the campaign block; its numbers decide nothing.", what)
+	p.add(cScenario, at, "%s, and such a choice needs a word of its own. For your production workload write into the workload block\n  production = true\n  reason     = \"…\"\nand for a quick check of the flow write smoke = true into the campaign block; its numbers decide nothing.", what)
 }
 
 // isStandard reports whether the scenarios are the default pair, in any order.

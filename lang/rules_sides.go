@@ -93,7 +93,11 @@ func (d *draft) checkSides(lib *library, p *problems) {
 	s := &d.Sides
 	at := d.place("campaign."+d.Name+".target", s.Range)
 	if d.framework(s.Target) == nil {
-		p.add(cUnknownFw, at, "The target %q has no framework block. %s Write: framework %q { … }", s.Target, d.frameworkHint(s.Target, nil), s.Target)
+		hint := d.frameworkHint(s.Target, nil)
+		if hint == "" {
+			hint = fmt.Sprintf("Write: framework %q { … }", s.Target)
+		}
+		p.add(cUnknownFw, at, "The target %q has no framework block. %s", s.Target, hint)
 	}
 	excludedAt := d.place("campaign."+d.Name+".excluded", s.Range)
 	known := append(append(lib.names(), d.labels()...), "tokenspeed")
@@ -106,9 +110,12 @@ func (d *draft) checkSides(lib *library, p *problems) {
 		}
 	}
 	compareAt, written := d.written("campaign." + d.Name + ".compare")
-	if written {
+	switch {
+	case written:
 		d.checkCompare(compareAt, lib, p)
-	} else {
+	case d.told("campaign."+d.Name, "compare"):
+		return // who takes part is not known
+	default:
 		d.defaultCompare(at, p)
 	}
 	for _, f := range d.Frameworks {
@@ -140,7 +147,7 @@ func (d *draft) checkCompare(at Range, lib *library, p *problems) {
 			p.add(cUnknownFw, at, "There is no framework %q. %s", c, d.frameworkHint(c, lib.names()))
 		}
 	}
-	if len(s.Compare) == 0 {
+	if len(s.Compare) == 0 && !d.Smoke {
 		p.warn(cNoCompetitor, at, "compare is empty, so that only the target is measured and nothing is decided. Name the competitors.")
 	}
 }
@@ -163,7 +170,7 @@ func (d *draft) defaultCompare(at Range, p *problems) {
 			s.Compare = append(s.Compare, c)
 		}
 	}
-	if len(s.Compare) == 0 {
+	if len(s.Compare) == 0 && !d.Smoke {
 		p.warn(cNoCompetitor, at, "None of the default competitors of %q (%s) has a framework block, so that nothing is decided. Write their blocks, or name others in compare.", s.Target, strings.Join(list, ", "))
 	}
 }

@@ -15,7 +15,7 @@ import (
 const (
 	maxFile  = 1 << 20 // bytes of one file
 	maxFiles = 256     // files of one campaign
-	maxNest  = 100     // brackets within brackets, or operators in a row
+	maxNest  = 100     // brackets within brackets
 )
 
 // source is one file as read; name is relative to the campaign's folder.
@@ -44,6 +44,8 @@ func readDir(dir string, p *problems) []source {
 		n := e.Name()
 		switch {
 		case n == mainFile, strings.HasPrefix(n, "."):
+		case strings.HasSuffix(n, ".hcl.json"):
+			p.add(cNotYet, Range{File: n}, "The JSON syntax is not read yet. Write the same blocks in %s, or move the file away.", mainFile)
 		case strings.HasSuffix(n, campaignSuffix), strings.HasSuffix(n, variablesSuffix), strings.HasSuffix(n, definitionSuffix):
 			names = append(names, n)
 		}
@@ -104,6 +106,10 @@ func parse(s source, p *problems) *hclsyntax.Body {
 		if d.Subject != nil {
 			r = rangeOf(*d.Subject)
 		}
+		if c == cDuplicate {
+			p.add(c, r, "This attribute is set twice in one block. Keep one of the lines.")
+			continue
+		}
 		p.add(c, r, "%s: %s", d.Summary, d.Detail)
 	}
 	body, ok := file.Body.(*hclsyntax.Body)
@@ -114,36 +120,66 @@ func parse(s source, p *problems) *hclsyntax.Body {
 }
 
 // shallow refuses nesting that would exhaust the stack of the parser, which is
-// recursive. Lexing costs half of parsing, and a small file cannot nest deeply
-// enough to matter (32 KiB × 5 kB of stack a level), so only large ones pay.
+// recursive in brackets, unary operators, conditionals and splats. Lexing costs
+// half of parsing, and a small file cannot nest deeply enough to matter
+// (32 KiB × 5 kB of stack a level), so only large ones pay.
 func shallow(s source, p *problems) bool {
 	if len(s.bytes) <= 32<<10 {
 		return true
 	}
 	tokens, _ := hclsyntax.LexConfig(s.bytes, s.name, hcl.InitialPos)
-	depth, run := 0, 0
+	before := hclsyntax.TokenNil
+	operators := []int{0} // of the expression at hand on each level
 	for _, t := range tokens {
-		unary := false
-		switch t.Type {
-		case hclsyntax.TokenOBrace, hclsyntax.TokenOBrack, hclsyntax.TokenOParen, hclsyntax.TokenTemplateInterp,
-			hclsyntax.TokenTemplateControl, hclsyntax.TokenOQuote, hclsyntax.TokenOHeredoc:
-			depth++
-		case hclsyntax.TokenCBrace, hclsyntax.TokenCBrack, hclsyntax.TokenCParen, hclsyntax.TokenTemplateSeqEnd,
-			hclsyntax.TokenCQuote, hclsyntax.TokenCHeredoc:
-			depth = max(depth-1, 0)
-		case hclsyntax.TokenBang, hclsyntax.TokenMinus:
-			unary = true
-			run++
+		last := len(operators) - 1
+		switch nesting(t.Type) {
+		case opens:
+			operators = append(operators, 0)
+		case closes:
+			operators = operators[:max(last, 1)]
+		case separates:
+			operators[last] = 0
+		case operates:
+			if t.Type == hclsyntax.TokenStar && before == hclsyntax.TokenOBrack && last > 0 {
+				last-- // a splat, [*]: the next one stands beside these brackets
+			}
+			operators[last]++
 		}
-		if !unary {
-			run = 0
-		}
-		if depth > maxNest || run > maxNest {
-			p.add(cTooLarge, rangeOf(t.Range), "This is nested more than %d levels deep. Name the inner parts in locals.", maxNest)
+		before = t.Type
+		if len(operators) > maxNest || slices.Max(operators) > maxDepth {
+			p.add(cTooLarge, rangeOf(t.Range), "This is nested more than %d levels deep, or has more than %d operators in a row. Name the inner parts in locals.", maxNest, maxDepth)
 			return false
 		}
 	}
 	return true
+}
+
+type nest int
+
+const (
+	neither nest = iota
+	opens
+	closes
+	separates // begins another expression on the same level
+	operates  // may make the expression one level deeper
+)
+
+func nesting(t hclsyntax.TokenType) nest {
+	switch t {
+	case hclsyntax.TokenOBrace, hclsyntax.TokenOBrack, hclsyntax.TokenOParen, hclsyntax.TokenTemplateInterp,
+		hclsyntax.TokenTemplateControl, hclsyntax.TokenOQuote, hclsyntax.TokenOHeredoc:
+		return opens
+	case hclsyntax.TokenCBrace, hclsyntax.TokenCBrack, hclsyntax.TokenCParen, hclsyntax.TokenTemplateSeqEnd,
+		hclsyntax.TokenCQuote, hclsyntax.TokenCHeredoc:
+		return closes
+	case hclsyntax.TokenEqual, hclsyntax.TokenComma:
+		return separates
+	case hclsyntax.TokenBang, hclsyntax.TokenMinus, hclsyntax.TokenPlus, hclsyntax.TokenStar, hclsyntax.TokenSlash, hclsyntax.TokenPercent,
+		hclsyntax.TokenAnd, hclsyntax.TokenOr, hclsyntax.TokenQuestion, hclsyntax.TokenEqualOp, hclsyntax.TokenNotEqual,
+		hclsyntax.TokenLessThan, hclsyntax.TokenLessThanEq, hclsyntax.TokenGreaterThan, hclsyntax.TokenGreaterThanEq:
+		return operates
+	}
+	return neither
 }
 
 // absolute resolves a path of the campaign against its folder.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // Text renders the diagnostics for people: severity and summary, the place,
@@ -106,7 +107,7 @@ func wrap(text string, width int) []string {
 		}
 		row := ""
 		for w := range strings.FieldsSeq(l) {
-			if row != "" && len(row)+1+len(w) > width {
+			if row != "" && utf8.RuneCountInString(row)+1+utf8.RuneCountInString(w) > width {
 				lines = append(lines, row)
 				row = ""
 			}

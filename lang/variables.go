@@ -78,7 +78,7 @@ func variables(blocks hclsyntax.Blocks, files []source, in Input, p *problems) m
 
 // declare reads a variable block; its default names nothing.
 func declare(b *hclsyntax.Block, p *problems) *variable {
-	d := &decoder{scope: newScope(), p: p, at: map[string]Range{}}
+	d := &decoder{scope: newScope(), p: p, at: map[string]Range{}, unsure: map[string]bool{}}
 	row := blockAt("variable")
 	name, ok := d.label(row, b)
 	if !ok {
@@ -91,7 +91,7 @@ func declare(b *hclsyntax.Block, p *problems) *variable {
 		}
 	}
 	for _, child := range b.Body.Blocks {
-		d.unknownBlock("variable", child, nil)
+		d.unknownBlock("variable", "variable", child, nil)
 	}
 	if a, ok := b.Body.Attributes["doc"]; ok {
 		if doc := d.scope.value(a.Expr, p); doc.IsKnown() && (doc.IsNull() || doc.Type() != cty.String) {

@@ -25,7 +25,8 @@ import (
 	"github.com/sotabuild/sotabuild/executors"
 	"github.com/sotabuild/sotabuild/executors/local"
 	"github.com/sotabuild/sotabuild/lang"
-	"github.com/sotabuild/sotabuild/stdlib/campaign"
+	"github.com/sotabuild/sotabuild/stdlib/campaign/prepare"
+	"github.com/sotabuild/sotabuild/stdlib/campaign/show"
 )
 
 func applyCommand(a *app) *cobra.Command {
@@ -45,7 +46,7 @@ func applyCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := campaign.Runnable(c); err != nil {
+			if err := prepare.Runnable(c); err != nil {
 				return fail(codeUsage, err)
 			}
 			store, err := cache.OpenLocal(a.storeDir(), cache.Options{Command: "sotabuild apply"})
@@ -178,11 +179,11 @@ func (r *run) exec(ctx context.Context, s *session, p *plan.Plan) (sched.Summary
 func (r *run) finish(s *session) error {
 	a := r.app
 	st := a.style(a.out)
-	v, err := campaign.NewView(s.Prepared, r.store, version(), time.Now())
+	v, err := show.View(s.Prepared, r.store, version(), time.Now())
 	if err != nil {
 		return err
 	}
-	dir, err := campaign.WriteRun(v, s.Prepared, r.store, s.tasks(), time.Now())
+	dir, err := show.WriteRun(v, s.Prepared, r.store, s.tasks(), time.Now())
 	if err != nil {
 		return err
 	}
@@ -215,13 +216,36 @@ func (r *run) explainFailure(s *session, addr string) {
 		cause = o.Class + ": " + o.Reason
 	}
 	fmt.Fprintf(w, "\n%s failed: %s\n", addr, cause)
-	if log := r.logs[addr]; log != "" {
+	if log := tellingLog(r.logs[addr]); log != "" {
 		fmt.Fprintf(w, "last lines of %s:\n", relative(log))
 		for _, l := range lastLines(log, 10) {
 			fmt.Fprintf(w, "    %s\n", l)
 		}
 	}
 	fmt.Fprintf(w, "hint: `sotabuild explain '%s'` shows what it was and what is recorded of it\n", addr)
+}
+
+// tellingLog picks the log that says most in a task's folder of logs: the
+// server's, else the longest of the others; "" if there is none.
+func tellingLog(dir string) string {
+	best, size := "", int64(0)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return ""
+	}
+	for _, e := range entries {
+		st, err := e.Info()
+		if err != nil || st.Size() == 0 {
+			continue
+		}
+		if strings.HasPrefix(e.Name(), "server.") {
+			return filepath.Join(dir, e.Name())
+		}
+		if st.Size() > size {
+			best, size = filepath.Join(dir, e.Name()), st.Size()
+		}
+	}
+	return best
 }
 
 // lastLines reads the end of a file; an unreadable one is said so.

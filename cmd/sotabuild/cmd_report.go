@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sotabuild/sotabuild/stdlib/campaign"
+	"github.com/sotabuild/sotabuild/stdlib/campaign/show"
 	"github.com/sotabuild/sotabuild/stdlib/report/export"
 )
 
@@ -21,7 +21,7 @@ func reportCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			v, err := campaign.NewView(s.Prepared, s.store, version(), time.Now())
+			v, err := show.View(s.Prepared, s.store, version(), time.Now())
 			if err != nil {
 				return err
 			}
@@ -31,7 +31,7 @@ func reportCommand(a *app) *cobra.Command {
 			var b []byte
 			switch format {
 			case "":
-				dir, err := campaign.WriteRun(v, s.Prepared, s.store, s.tasks(), time.Now())
+				dir, err := show.WriteRun(v, s.Prepared, s.store, s.tasks(), time.Now())
 				if err != nil {
 					return err
 				}

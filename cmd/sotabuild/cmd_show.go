@@ -9,7 +9,7 @@ import (
 
 	"github.com/sotabuild/sotabuild/engine/cache"
 	"github.com/sotabuild/sotabuild/engine/graph"
-	"github.com/sotabuild/sotabuild/stdlib/campaign"
+	"github.com/sotabuild/sotabuild/stdlib/campaign/show"
 	"github.com/sotabuild/sotabuild/stdlib/report"
 	"github.com/sotabuild/sotabuild/stdlib/report/export"
 	"github.com/sotabuild/sotabuild/stdlib/result"
@@ -28,7 +28,7 @@ func showCommand(a *app) *cobra.Command {
 			if len(args) == 1 {
 				return a.showNode(s, args[0])
 			}
-			v, err := campaign.NewView(s.Prepared, s.store, version(), time.Now())
+			v, err := show.View(s.Prepared, s.store, version(), time.Now())
 			if err != nil {
 				return err
 			}

@@ -97,12 +97,11 @@ func (p *progress) event(e event.Event) {
 func (p *progress) line(e event.Event) {
 	switch e.Type {
 	case event.ApplyStarted:
-		p.total = e.Counts["run"]
+		p.total, p.done = e.Counts["new"]+e.Counts["stale"]+e.Counts["later"], 0
 	case event.NodeStarted:
 		p.running = append(p.running, running{e.Node, "", e.Time})
-		if !p.live {
-			p.print("  ", e.Node, "started")
-		}
+	case event.TaskStarted:
+		p.print("▶ ", e.Node, "started, logs in "+relative(e.Log))
 	case event.NodeProgress:
 		for i := range p.running {
 			if p.running[i].node == e.Node {

@@ -14,7 +14,7 @@ import (
 	"github.com/sotabuild/sotabuild/engine/cache"
 	"github.com/sotabuild/sotabuild/engine/key"
 	"github.com/sotabuild/sotabuild/lang"
-	"github.com/sotabuild/sotabuild/stdlib/campaign"
+	"github.com/sotabuild/sotabuild/stdlib/campaign/prepare"
 	"github.com/sotabuild/sotabuild/stdlib/frameworks"
 )
 
@@ -104,7 +104,7 @@ func (a *app) storeDir() string {
 
 // session is an opened campaign: what plan, explain, show and apply share.
 type session struct {
-	*campaign.Prepared
+	*prepare.Prepared
 	files *key.Files
 	store cache.Reader
 	dir   string // of the store, absolute
@@ -128,7 +128,7 @@ func (a *app) open(ctx context.Context, store cache.Reader, c *lang.Campaign) (*
 	if err != nil {
 		return nil, err
 	}
-	p, diags := campaign.Prepare(ctx, c, files, store, self)
+	p, diags := prepare.Campaign(ctx, c, files, store, self)
 	if err := a.diagnose(diags); err != nil {
 		return nil, err
 	}

@@ -45,15 +45,18 @@ type server struct {
 	mode  string
 	model string
 	pace  time.Duration
+	slots chan struct{}
 	seen  atomic.Int64
 }
 
 func main() {
 	host := flag.String("host", "127.0.0.1", "address to listen on")
 	port := flag.Int("port", 8000, "port to listen on (default: 8000)")
+	flag.String("model", "", "what to serve; nothing is read")
 	model := flag.String("served-model-name", "model", "name of the model")
 	mode := flag.String("mode", "none", "how to be wrong")
 	pace := flag.Int("pace-us", 500, "microseconds between tokens")
+	slots := flag.Int("slots", 8, "requests at a time")
 	child := flag.Bool("child", false, "be a child that ignores SIGTERM")
 	flag.Usage = usage
 	flag.Parse()
@@ -65,7 +68,7 @@ func main() {
 		fmt.Fprintf(os.Stderr, "badserve: unknown mode %q\n", *mode)
 		os.Exit(2)
 	}
-	s := &server{mode: *mode, model: *model, pace: time.Duration(*pace) * time.Microsecond}
+	s := &server{mode: *mode, model: *model, pace: time.Duration(*pace) * time.Microsecond, slots: make(chan struct{}, max(1, *slots))}
 	s.before()
 	l, err := net.Listen("tcp", fmt.Sprintf("%s:%d", *host, *port))
 	if err != nil {
@@ -87,8 +90,10 @@ options:
   --help                     show this help and exit
   --host HOST                address to listen on (default: 127.0.0.1)
   --port N                   port to listen on (default: 8000)
+  --model PATH               what to serve; nothing is read
   --served-model-name NAME   name of the model (default: model)
   --pace-us N                microseconds between tokens (default: 500)
+  --slots N                  requests at a time (default: 8)
   --mode {`)
 	for i, m := range modes {
 		if i > 0 {
@@ -153,6 +158,8 @@ func (s *server) completions(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	n := s.seen.Add(1)
+	s.slots <- struct{}{}
+	defer func() { <-s.slots }()
 	if s.mode == "http500" {
 		http.Error(w, `{"error":{"message":"engine is dead","code":500}}`, http.StatusInternalServerError)
 		return

@@ -17,7 +17,7 @@ func Make(g *compile.Graph, r cache.Reader, o Options) (*Plan, []compile.Problem
 	m := maker{
 		g: g, r: r, past: newComparer(g, r),
 		now:  o.Now,
-		plan: &Plan{Nodes: make([]Node, len(g.Actions)), Serial: r.Serial()},
+		plan: &Plan{Nodes: make([]Node, len(g.Actions)), Serial: r.Serial()}, changed: map[key.Key]graph.NodeID{},
 	}
 	var problems []compile.Problem
 	m.wanted, m.replace, problems = choose(g, o)
@@ -110,6 +110,7 @@ type maker struct {
 	past            *comparer
 	now             time.Time
 	plan            *Plan
+	changed         map[key.Key]graph.NodeID // the first node of a key that is stale by a change
 	wanted, replace []bool
 }
 
@@ -171,6 +172,7 @@ func (m *maker) toRun(a *compile.Action, n Node, manifest key.Manifest, records 
 	case before != nil:
 		n.Reason.Cause = CauseChanged
 		n.Reason.Changes, n.Reason.Text = diff(before, manifest)
+	case m.sameChange(&n):
 	default:
 		near, changes := m.past.nearest(a.Kind.Name, manifest, true)
 		switch before = near; {
@@ -183,8 +185,23 @@ func (m *maker) toRun(a *compile.Action, n Node, manifest key.Manifest, records 
 		}
 	}
 	n.Record = nil
+	if _, ok := m.changed[n.Key]; !ok && n.Reason.Cause == CauseChanged {
+		m.changed[n.Key] = a.ID
+	}
 	m.plan.Estimate.add(a, history, before)
 	return n
+}
+
+// sameChange gives a node without a history of its own the reason of an earlier
+// node with the same key: it was a hit of that node's record, and what changed
+// for the one changed for the other.
+func (m *maker) sameChange(n *Node) bool {
+	first, ok := m.changed[n.Key]
+	if ok {
+		n.Reason.Cause, n.Reason.Changes, n.Reason.Text = CauseChanged, m.plan.Nodes[first].Reason.Changes, m.plan.Nodes[first].Reason.Text
+		n.Reason.Was = m.g.Actions[first].Addr
+	}
+	return ok
 }
 
 // again is the reason of a node whose last run with this very key is no
@@ -199,9 +216,9 @@ func (why Reason) again(records []*cache.Record) Reason {
 	return why
 }
 
-// undecided is a node that waits for an input. One that was run before, here
-// or under another address with nearly the same facts, may be cut off; any
-// other will run for the first time.
+// undecided is a node that waits for an input, so its key is not known: whether
+// it runs is decided later, also where nothing like it was ever run (DESIGN 6,
+// 11.2). Only a replacement is decided already.
 func (m *maker) undecided(a *compile.Action, manifest key.Manifest) Node {
 	n := Node{Verdict: Later, Reason: Reason{Cause: CauseInput, Root: m.waitsFor(a)}}
 	history := m.r.History(a.Addr)
@@ -211,9 +228,9 @@ func (m *maker) undecided(a *compile.Action, manifest key.Manifest) Node {
 	}
 	if m.replace[a.ID] {
 		n.Verdict, n.Reason = Stale, Reason{Cause: CauseReplace, Root: a.ID}
-	}
-	if before == nil {
-		n.Verdict = New
+		if before == nil {
+			n.Verdict = New
+		}
 	}
 	m.plan.Estimate.add(a, history, before)
 	return n

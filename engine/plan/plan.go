@@ -22,10 +22,10 @@ type Verdict byte
 
 // The verdicts, with the marks that people see.
 const (
-	New     Verdict = '+' // nothing like it was ever run; its key may wait for an input
+	New     Verdict = '+' // nothing like it was ever run
 	Stale   Verdict = '~' // it was run with other facts
 	Cached  Verdict = '=' // its result is there
-	Later   Verdict = '?' // was run before; decided when another node has run
+	Later   Verdict = '?' // decided when another node has run
 	Blocked Verdict = '!' // a gate or a failed input keeps it from running
 	Sealed  Verdict = '#' // frozen by the seal
 	Skipped Verdict = '-' // by the user or by the framework; Reason says by whom

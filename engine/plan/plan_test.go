@@ -75,6 +75,14 @@ func TestPlanText(t *testing.T) {
 			c.software = map[string]string{"a": "a 1.1", "b": "b 1.0"}
 			return c, Options{}
 		},
+		"program_of_two_changed": func(t *testing.T, w *world) (campaign, Options) {
+			// help.b was never run: its key was that of help.a.
+			c := base()
+			c.software = map[string]string{"a": "a 1.0", "b": "a 1.0"}
+			w.apply(c.graph(t))
+			c.software = map[string]string{"a": "a 1.1", "b": "a 1.1"}
+			return c, Options{Targets: []string{"check.a", "check.b"}}
+		},
 		"program_changed_before_apply": func(t *testing.T, w *world) (campaign, Options) {
 			c := done(w, t)
 			c.software = map[string]string{"a": "a 1.1", "b": "b 1.0"}

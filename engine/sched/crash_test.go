@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sotabuild/sotabuild/engine/cache"
+	"github.com/sotabuild/sotabuild/engine/compile"
 	"github.com/sotabuild/sotabuild/engine/event"
 	"github.com/sotabuild/sotabuild/engine/sched"
 	"github.com/sotabuild/sotabuild/executors"
@@ -92,7 +93,7 @@ func (w *world) lostSteps() (lost []string) {
 func TestTheDiskIsFullAtEveryWrite(t *testing.T) {
 	everyWrite(t, func(w *world, c *cut) {
 		_, err := w.apply()
-		if c.left < 0 && (err == nil || !strings.Contains(err.Error(), errCut.Error())) {
+		if c.failed() && (err == nil || !strings.Contains(err.Error(), errCut.Error())) {
 			w.t.Errorf("apply said %v, want the disk's error", err)
 		}
 		if n := w.machine.alive(); n != 0 {
@@ -142,7 +143,7 @@ func everyWrite(t *testing.T, crash func(*world, *cut)) {
 			w := crashing(t)
 			c := &cut{memory: w.store.(*memory), left: n}
 			w.store = c
-			if crash(w, c); c.left >= 0 {
+			if crash(w, c); !c.failed() {
 				return // The run needs fewer writes than that.
 			}
 			reached = true
@@ -188,6 +189,27 @@ func left(t *testing.T) *world {
 	return w
 }
 
+// editSheet changes the jobs.json that the dead engine left.
+func (w *world) editSheet(edit func(b map[string]any)) {
+	w.t.Helper()
+	path := filepath.Join(w.dir, w.store.Intents()[0].ID, "jobs.json")
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var b map[string]any
+	if err := json.Unmarshal(raw, &b); err != nil {
+		w.t.Fatal(err)
+	}
+	edit(b)
+	if raw, err = json.Marshal(b); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, raw, 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
 func TestARunAdoptsWhatIsRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := left(t)
@@ -213,6 +235,99 @@ func TestAnAdoptedStepWhoseNodeIsGoneIsStillRecorded(t *testing.T) {
 		}
 		if got := w.finals(); len(w.store.Kind("cell")) != 1 || len(w.store.History("a")) != 1 {
 			t.Errorf("records of a: %q", got)
+		}
+	})
+}
+
+func TestAnAdoptedStepKeepsItsOwnSpec(t *testing.T) {
+	for name, c := range map[string]struct {
+		declare func() any
+		records int
+		hides   bool
+	}{
+		"same":        {func() any { return spec{Text: "a", Label: "new label"} }, 1, false},
+		"other":       {func() any { return spec{Text: "means something else"} }, 1, false},
+		"not_in_json": {func() any { return spec{Text: "means something else"} }, 0, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := left(t)
+				if c.hides { // As if the type had a field without a JSON form.
+					w.editSheet(func(b map[string]any) {
+						for _, j := range b["jobs"].([]any) {
+							j.(map[string]any)["spec"] = map[string]any{}
+						}
+					})
+				}
+				var seen any
+				watching := *cell
+				watching.Collect = func(j compile.Job, s compile.StepResult) compile.Result { seen = j.Spec; return cell.Collect(j, s) }
+				d := decl("a", &watching)
+				d.Spec = c.declare()
+				w.declare(d)
+				if err := sched.Adopt(t.Context(), w.config()); err != nil {
+					t.Fatal(err)
+				}
+				if n := len(w.store.History("a")); n != c.records {
+					t.Errorf("%d records, want %d", n, c.records)
+				}
+				if c.records > 0 && seen.(spec).Text != "a" {
+					t.Errorf("Collect saw the spec %+v of another node", seen)
+				}
+			})
+		})
+	}
+}
+
+func TestATaskOfARemovedBlockIsAdoptedByItsExecutor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := left(t)
+		cfg := w.config()
+		d := decl("other", cell)
+		d.Block = "framework.other"
+		w.declare(d)
+		cfg.Graph = w.graph
+		cfg.Executor = func(block string) executors.Executor {
+			if block == "framework.other" {
+				return w.machine
+			}
+			return nil
+		}
+		if err := sched.Adopt(t.Context(), cfg); err != nil || len(w.store.Kind("cell")) != 1 || w.machine.alive() != 0 {
+			t.Errorf("Adopt said %v; %d records, %d alive", err, len(w.store.Kind("cell")), w.machine.alive())
+		}
+	})
+}
+
+func TestATaskOfAnUnknownExecutorIsAnErrorAndKeptStill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := left(t)
+		w.machine.name = "docker"
+		err := sched.Adopt(t.Context(), w.config())
+		if err == nil || !strings.Contains(err.Error(), `executor "local"`) || len(w.store.Kind("cell")) != 1 || len(w.store.Intents()) == 0 {
+			t.Errorf("Adopt said %v; %d records, intents %v", err, len(w.store.Kind("cell")), w.store.Intents())
+		}
+		w.machine.name = "local"
+		if err := sched.Adopt(t.Context(), w.config()); err != nil || len(w.store.Kind("cell")) != 1 || len(w.store.Intents()) != 0 {
+			t.Errorf("the second Adopt said %v; %d records", err, len(w.store.Kind("cell")))
+		}
+	})
+}
+
+func TestAnAdoptedTaskSaysWhyItsOtherStepsFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := left(t)
+		w.machine.cutLifelines()
+		id := w.store.Intents()[0].ID
+		exit := `{"task":"` + id + `","outcome":{"class":"oom","reason":"CUDA out of memory"}}`
+		if err := os.WriteFile(filepath.Join(w.dir, id, "exit.json"), []byte(exit), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := sched.Adopt(t.Context(), w.config()); err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff([]string{"a ok", "b failed oom kept", "c failed oom kept"}, w.outcomes()); d != "" {
+			t.Errorf("records (-want +got):\n%s", d)
 		}
 	})
 }
@@ -250,22 +365,7 @@ func TestAdoptionTrustsNoForgedFolder(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := left(t)
-				path := filepath.Join(w.dir, w.store.Intents()[0].ID, "jobs.json")
-				raw, err := os.ReadFile(path)
-				if err != nil {
-					t.Fatal(err)
-				}
-				var b map[string]any
-				if err := json.Unmarshal(raw, &b); err != nil {
-					t.Fatal(err)
-				}
-				forge(b)
-				if raw, err = json.Marshal(b); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(path, raw, 0o600); err != nil {
-					t.Fatal(err)
-				}
+				w.editSheet(forge)
 				w.events = nil
 				if err := sched.Adopt(t.Context(), w.config()); err != nil {
 					t.Fatal(err)

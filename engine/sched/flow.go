@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/sotabuild/sotabuild/engine/cache"
-	"github.com/sotabuild/sotabuild/engine/compile"
 	"github.com/sotabuild/sotabuild/engine/event"
 	"github.com/sotabuild/sotabuild/engine/graph"
 	"github.com/sotabuild/sotabuild/engine/key"
@@ -87,23 +86,19 @@ func (s *scheduler) blockAsPlanned(id graph.NodeID) {
 	s.block(id, s.graph.Actions[why.Root].Addr, why.Text)
 }
 
-// group puts the nodes that may share a task together.
+// group puts the nodes that may share a task together. Those of one batch have
+// the same kind, block and resources: compile sees to that.
 func (s *scheduler) group() {
-	type groupKey struct {
-		batch, block, host string
-		kind               *compile.Kind
-	}
-	groups := map[groupKey]*batch{}
+	groups := map[string]*batch{}
 	for i := range s.nodes {
-		a := &s.graph.Actions[i]
-		if a.Batch == "" || !may(s.cfg.Plan.Nodes[i].Verdict) || a.Kind.Task == nil {
+		id := s.graph.Actions[i].Batch
+		if id == "" || !may(s.cfg.Plan.Nodes[i].Verdict) {
 			continue
 		}
-		k := groupKey{a.Batch, a.Block, a.Resources.Host, a.Kind}
-		b := groups[k]
+		b := groups[id]
 		if b == nil {
 			b = &batch{}
-			groups[k] = b
+			groups[id] = b
 			s.batches = append(s.batches, b)
 		}
 		b.members = append(b.members, graph.NodeID(i))
@@ -226,12 +221,25 @@ func (s *scheduler) digest(from graph.NodeID, output string) (key.Digest, bool) 
 	return d, !d.IsZero()
 }
 
-// hit is the newest record that makes running the node needless. For a node to
-// be replaced only what this run made counts.
+// hit is the newest record that makes running the node needless. What the store
+// held when the plan was made does not count for a key that the plan has judged
+// already (its samples may be too few or too old), and nothing that an earlier
+// run made counts for a node to be replaced.
 func (s *scheduler) hit(id graph.NodeID, k key.Key) *cache.Record {
-	replace := s.cfg.Plan.Nodes[id].Reason.Cause == plan.CauseReplace
-	for _, r := range slices.Backward(s.cfg.Store.Lookup(k)) {
-		if r.Outcome.Final() && (!replace || r.Serial > s.serial) {
+	var judged uint64
+	switch p := &s.cfg.Plan.Nodes[id]; {
+	case p.Reason.Cause == plan.CauseReplace:
+		judged = s.serial
+	case may(p.Verdict) && p.Key == k:
+		judged = s.cfg.Plan.Serial
+	}
+	records := s.cfg.Store.Lookup(k)
+	if judged == 0 {
+		r, _ := plan.Hit(&s.graph.Actions[id], records, s.cfg.Now())
+		return r
+	}
+	for _, r := range slices.Backward(records) {
+		if r.Outcome.Final() && r.Serial > judged {
 			return r
 		}
 	}

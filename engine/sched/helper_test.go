@@ -20,7 +20,6 @@ import (
 	"github.com/sotabuild/sotabuild/engine/cache"
 	"github.com/sotabuild/sotabuild/engine/compile"
 	"github.com/sotabuild/sotabuild/engine/event"
-	"github.com/sotabuild/sotabuild/engine/graph"
 	"github.com/sotabuild/sotabuild/engine/key"
 	"github.com/sotabuild/sotabuild/engine/plan"
 	"github.com/sotabuild/sotabuild/engine/sched"
@@ -118,6 +117,11 @@ var strict = func() *compile.Kind {
 	return &k
 }()
 
+var env = compile.Env{
+	Binding:  []key.Fact{{Name: "env.gpu", Type: key.Text, Value: "NVIDIA H200"}},
+	Recorded: []cache.Observed{{Name: "kernel", Value: "6.1"}},
+}
+
 // decl declares a node; words after the kind are inputs, "after X" an order.
 func decl(addr string, k *compile.Kind, deps ...string) compile.Decl {
 	d := compile.Decl{Addr: addr, Kind: k, Block: "framework.tiny", Spec: spec{Text: addr}}
@@ -160,47 +164,27 @@ func newWorld(t testing.TB, m *machine, decls ...compile.Decl) *world {
 
 func (w *world) declare(decls ...compile.Decl) {
 	w.t.Helper()
-	g, problems := compile.Build(decls, compile.Env{
-		Binding:  []key.Fact{{Name: "env.gpu", Type: key.Text, Value: "NVIDIA H200"}},
-		Recorded: []cache.Observed{{Name: "kernel", Value: "6.1"}},
-	})
+	g, problems := compile.Build(decls, env)
 	if len(problems) > 0 {
 		w.t.Fatalf("building the graph: %v", problems)
 	}
 	w.graph = g
 }
 
-// plan says what the records say: the smallest planner that is right.
+// plan is the planner's plan, with the test's own verdicts in it.
 func (w *world) plan() *plan.Plan {
-	p := &plan.Plan{Serial: w.store.Serial()}
-	for i := range w.graph.Actions {
-		a := &w.graph.Actions[i]
-		n := plan.Node{Verdict: plan.Later, Reason: plan.Reason{Cause: plan.CauseInput, Root: a.ID}}
-		m, known := w.graph.Manifest(a.ID, func(from graph.NodeID, output string) (key.Digest, bool) {
-			r := p.Nodes[from].Record
-			if r == nil {
-				return key.Digest{}, false
-			}
-			return r.Output(output), !r.Output(output).IsZero()
-		})
-		if known {
-			n.Verdict, n.Reason.Cause, n.Key = plan.New, plan.CauseNew, m.Key()
-			for _, r := range w.store.Lookup(n.Key) {
-				if r.Outcome.Final() {
-					n.Verdict, n.Record = plan.Cached, r
-				}
-			}
+	w.t.Helper()
+	p, problems := plan.Make(w.graph, w.store, plan.Options{Replace: w.replace})
+	if len(problems) > 0 {
+		w.t.Fatalf("planning: %v", problems)
+	}
+	for addr, v := range w.verdicts {
+		id, found := w.graph.Lookup(addr)
+		if !found {
+			w.t.Fatalf("no node %s", addr)
 		}
-		if slices.Contains(w.replace, a.Addr) {
-			n.Verdict, n.Record, n.Reason.Cause = plan.Stale, nil, plan.CauseReplace
-		}
-		if v, given := w.verdicts[a.Addr]; given {
-			n.Verdict, n.Record, n.Reason.Text = v, nil, "says the test"
-		}
-		count := map[plan.Verdict]*int{plan.New: &p.Counts.New, plan.Stale: &p.Counts.Stale, plan.Cached: &p.Counts.Cached,
-			plan.Later: &p.Counts.Later, plan.Blocked: &p.Counts.Blocked, plan.Skipped: &p.Counts.Skipped, plan.Sealed: &p.Counts.Sealed}
-		*count[n.Verdict]++
-		p.Nodes = append(p.Nodes, n)
+		n := &p.Nodes[id]
+		n.Verdict, n.Record, n.Reason = v, nil, plan.Reason{Root: id, Text: "says the test"}
 	}
 	return p
 }

@@ -24,6 +24,17 @@ func (s *scheduler) start() {
 	}
 }
 
+// taskNames gives each task of a run its id.
+type taskNames struct {
+	prefix string
+	made   int
+}
+
+func (n *taskNames) next() executors.TaskID {
+	n.made++
+	return executors.TaskID(fmt.Sprintf("%s-%d", n.prefix, n.made))
+}
+
 // taskPrefix is the run's id in the letters of task ids, with a random part, so
 // that a task of this run is never taken for another's.
 func taskPrefix(run string) string {
@@ -41,8 +52,7 @@ func taskPrefix(run string) string {
 func (s *scheduler) launch(u *unit) {
 	b := &work.Sheet{Version: work.SheetVersion, Run: s.cfg.Run, Tool: s.cfg.Tool, Host: s.cfg.Host, Block: u.block}
 	if u.kind.Task != nil {
-		s.tasks++
-		b.Task = executors.TaskID(fmt.Sprintf("%s-%d", s.prefix, s.tasks))
+		b.Task = s.tasks.next()
 	}
 	if u.kind.Purity != compile.Pure {
 		b.Observed = s.graph.Env.Recorded

@@ -51,10 +51,9 @@ type control struct {
 	started     time.Time
 	level       level
 	interrupted bool
-	err         error  // of the machine: the run ends
-	running     int    // units
-	tasks       int    // made so far
-	prefix      string // of their ids
+	err         error // of the machine: the run ends
+	running     int   // units
+	tasks       taskNames
 	reports     chan report
 	interrupts  <-chan struct{}
 	ended       <-chan struct{} // of the caller's context; nil once heard
@@ -79,7 +78,7 @@ func newScheduler(ctx context.Context, cfg Config) *scheduler {
 	killing, kill := context.WithCancel(leaving)
 	s.kill, s.leave = kill, leave
 	s.worker = work.Worker{Place: cfg.place(), Killed: killing, Left: leaving}
-	s.prefix = taskPrefix(cfg.Run)
+	s.tasks.prefix = taskPrefix(cfg.Run)
 	return s
 }
 

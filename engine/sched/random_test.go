@@ -89,7 +89,16 @@ func draw(r *rand.Rand, work *compile.Kind) (decls []compile.Decl, bad map[strin
 		bad[d.Addr] = r.IntN(6) == 0
 		decls = append(decls, d)
 	}
-	return decls, bad
+	for i := len(decls); ; { // A batch that needs itself is refused: make them smaller.
+		_, problems := compile.Build(decls, env)
+		if len(problems) == 0 {
+			return decls, bad
+		}
+		if i--; i < 0 {
+			panic(fmt.Sprint("sched_test: a random campaign without batches is refused: ", problems))
+		}
+		decls[i].Batch = ""
+	}
 }
 
 // expect is the slow and obvious reference: a node runs if all it needs has a
@@ -231,6 +240,15 @@ func TestDeepAndWideGraphs(t *testing.T) {
 		w = newWorld(t, newMachine(steps(map[string][]act{"n0": {{class: executors.ClassNotOurs}}})), chain...)
 		if sum := w.must(); sum.Failed != 1 || sum.Blocked != n-1 {
 			t.Errorf("blocked chain: %+v", sum)
+		}
+		var fan []compile.Decl
+		var all []string
+		for i := range n {
+			fan, all = append(fan, decl(fmt.Sprintf("n%d", i), echo)), append(all, fmt.Sprintf("n%d", i))
+		}
+		w = newWorld(t, newMachine(steps(nil)), append(fan, decl("all", join, all...))...)
+		if sum := w.must(); sum.OK != n+1 {
+			t.Errorf("fan: %+v", sum)
 		}
 	})
 }

@@ -3,6 +3,7 @@ package sched_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -344,7 +345,9 @@ func TestATaskThatCannotRunHereIsNotStarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		image := *strict
 		image.Task = func([]compile.Job, string) (executors.Task, error) { return executors.Task{Image: "vllm:1"}, nil }
+		image.Name = "image"
 		broken := *strict
+		broken.Name = "broken"
 		broken.Task = func([]compile.Job, string) (executors.Task, error) { return executors.Task{}, errors.New("no model") }
 		m := newMachine(steps(nil))
 		w := newWorld(t, m, decl("a", &image), decl("b", &broken))
@@ -360,12 +363,58 @@ func TestATaskThatCannotRunHereIsNotStarted(t *testing.T) {
 	})
 }
 
+func TestABlockWithoutExecutorFailsItsNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, newMachine(steps(nil)), decl("a", strict))
+		cfg := w.config()
+		cfg.Executor = nil
+		sum, err := sched.Run(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.wantSummary(sum, sched.Summary{Failed: 1, FailedNodes: []string{"a"}})
+		if o := w.store.History("a")[0].Outcome; o.Class != "start_failed" || o.Reason != `no executor for "framework.tiny"` {
+			t.Errorf("outcome %+v", o)
+		}
+	})
+}
+
+func TestAnotherStepsRecordSaysNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, newMachine(steps(map[string][]act{"a": {{forged: true}}})), decl("a", strict))
+		w.wantSummary(w.must(), sched.Summary{Failed: 1, FailedNodes: []string{"a"}})
+		if o := w.store.History("a")[0].Outcome; o.Class != "lost" || !strings.Contains(o.Reason, `step.json is of step "another"`) {
+			t.Errorf("outcome %+v", o)
+		}
+	})
+}
+
+// What a task left behind is the next apply's to take away, before anything
+// else starts.
+func TestWhatCannotBeReapedIsLeftToTheNextApply(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(steps(nil))
+		m.sticky = true
+		w := newWorld(t, m, decl("a", cell))
+		w.wantSummary(w.must(), sched.Summary{OK: 1})
+		if len(w.store.Intents()) == 0 || !strings.Contains(w.transcript(), "/dev/shm would not go") {
+			t.Errorf("intents %v\n%s", w.store.Intents(), w.transcript())
+		}
+		m.sticky = false
+		w.wantSummary(w.must(), sched.Summary{Cached: 1})
+		if len(w.store.Intents()) != 0 || len(w.store.History("a")) != 1 {
+			t.Errorf("intents %v, records %q", w.store.Intents(), w.outcomes())
+		}
+	})
+}
+
 // A task that is out of sight and cannot be ended keeps its GPU: no other
 // attempt, and no other node on that GPU, may start.
 func TestALostTaskKeepsItsGPU(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gpu := func(id string) compile.Resources { return compile.Resources{GPUs: []string{id}} }
 		lost := *cell
+		lost.Name = "patient"
 		lost.Policy = func(string) (int, bool) { return 3, false }
 		m := newMachine(steps(map[string][]act{"a": {{vanish: true}}}))
 		m.outcome, m.stuck = executors.Outcome{Reason: executors.Lost, Detail: "no such job"}, true
@@ -433,6 +482,83 @@ func TestReplaceRunsWhatIsCached(t *testing.T) {
 	})
 }
 
+// The plan may want one more sample although there is one: it has judged it.
+func TestAStaleNodeRunsThoughARecordIsThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, newMachine(steps(nil)), decl("a", cell))
+		w.must()
+		w.verdicts = map[string]plan.Verdict{"a": plan.Stale}
+		w.wantSummary(w.must(), sched.Summary{OK: 1})
+		if len(w.store.History("a")) != 2 {
+			t.Errorf("a has %d samples", len(w.store.History("a")))
+		}
+	})
+}
+
+// starts is when each node started for the first time.
+func (w *world) starts() map[string]float64 {
+	out := map[string]float64{}
+	for _, e := range w.events {
+		if _, twice := out[e.Node]; e.Type == event.NodeStarted && !twice {
+			out[e.Node] = e.Time.Sub(w.began).Seconds()
+		}
+	}
+	return out
+}
+
+// A node that needs the whole host, or two GPUs, is not passed by less urgent
+// nodes that would keep it waiting: it starts when what ran before has ended.
+func TestNobodyStarves(t *testing.T) {
+	nap := fn("nap", func(_ context.Context, j compile.Job) compile.Result {
+		d := time.Second
+		if j.Addr == "long" {
+			d = 10 * time.Second
+		}
+		time.Sleep(d)
+		return ok(j.Addr)
+	})
+	for name, c := range map[string]struct{ long, big, small compile.Resources }{
+		"quiet": {compile.Resources{}, compile.Resources{Quiet: true}, compile.Resources{}},
+		"gpus":  {compile.Resources{GPUs: []string{"1"}}, compile.Resources{GPUs: []string{"1", "0"}}, compile.Resources{GPUs: []string{"0"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				nodes := []compile.Decl{decl("first", nap), on(c.long, decl("long", nap)), on(c.big, decl("big", nap, "first")), decl("end", nap, "big")}
+				for i := range 20 {
+					nodes = append(nodes, on(c.small, decl(fmt.Sprintf("small%d", i), nap)))
+				}
+				w := newWorld(t, newMachine(steps(nil)), nodes...)
+				w.must()
+				starts := w.starts()
+				if starts["first"] != 0 || starts["long"] != 0 || starts["big"] != 10 {
+					t.Errorf("first, long and big started at %g, %g, %g; want 0, 0, 10", starts["first"], starts["long"], starts["big"])
+				}
+				for addr, at := range starts {
+					if strings.HasPrefix(addr, "small") && at > 1 && at < 11 {
+						t.Errorf("%s passed big at %g s", addr, at)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestHostsHaveTheirOwnPools(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		quietOn := func(host string) compile.Resources {
+			return compile.Resources{Quiet: true, Host: host, GPUs: []string{"0"}}
+		}
+		w := newWorld(t, newMachine(steps(nil)), on(quietOn("node-b"), decl("b", cell)), on(quietOn("node-c"), decl("c", cell)),
+			on(quietOn("node-a"), decl("a", cell)), on(quietOn(""), decl("here", cell)))
+		w.must()
+		starts := w.starts()
+		// This host is node-a, so its two quiet nodes follow one another.
+		if starts["b"] != 0 || starts["c"] != 0 || starts["a"] != 0 || starts["here"] != 1.05 {
+			t.Errorf("starts %v", starts)
+		}
+	})
+}
+
 func TestThePlansWordIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, newMachine(steps(nil)), decl("skip", echo), decl("needs", join, "skip"), decl("later", echo, "after skip"),
@@ -474,12 +600,18 @@ func TestTheLongestPathGoesFirst(t *testing.T) {
 	})
 }
 
-func TestABatchWhoseMembersNeedEachOther(t *testing.T) {
+// Each batch waits for a twin whose first is held in the other one.
+func TestBatchesThatWaitForEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, newMachine(steps(nil)),
-			batched("x", decl("x1", cell)), batched("y", decl("y1", cell)),
-			batched("x", decl("x2", cell, "y1")), batched("y", decl("y2", cell, "x1")), batched("x", decl("x3", cell, "x2")))
-		w.wantSummary(w.must(), sched.Summary{OK: 5})
+		same := func(batch, addr, text string) compile.Decl {
+			d := batched(batch, decl(addr, cell))
+			d.Spec = spec{Text: text}
+			return d
+		}
+		m := newMachine(steps(nil))
+		w := newWorld(t, m, same("y", "y1", "A"), same("x", "x1", "A"), same("x", "x2", "B"), same("y", "y2", "B"))
+		w.wantSummary(w.must(), sched.Summary{OK: 2, Cached: 2})
+		w.wantEnds(map[string]string{"y1": "ok", "x1": "cached", "x2": "ok", "y2": "cached"})
 	})
 }
 

@@ -51,8 +51,8 @@ type node struct {
 	batch    *batch // nil: it runs by itself
 }
 
-// batch is the nodes of one batch id, kind, block and host. Its ready nodes are
-// held until all its members are decided.
+// batch is the nodes of one batch id. Its ready nodes are held until all its
+// members are decided.
 type batch struct {
 	members []graph.NodeID
 	ready   []graph.NodeID

@@ -87,6 +87,12 @@ func newTask(t *testing.T, argv ...string) executors.Task {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		// The control group holds also what has no mark.
+		if tree, err := runner.ReadTree(task.Dir); err == nil && tree.Cgroup != "" {
+			if _, err := os.Stat(tree.Cgroup); err == nil {
+				t.Errorf("left behind: %s", tree.Cgroup)
+			}
+		}
 		if left := alive(t, task); len(left) > 0 {
 			t.Errorf("left behind: %v", left)
 			for _, p := range left {

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -182,6 +184,44 @@ func Lead() (note string, err error) {
 	}
 	err = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 	return note, errors.Join(err, unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC))
+}
+
+// Lifeline returns the inherited pipe with this number, of which the other end
+// is held by whoever needs us; nil is none. Without a number it is taken from
+// text, which may be empty.
+func Lifeline(fd int, text string) (*os.File, error) {
+	if fd == 0 && text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			return nil, fmt.Errorf("opening the lifeline: %q is no number", text)
+		}
+		fd = n
+	}
+	if fd == 0 {
+		return nil, nil
+	}
+	var stat unix.Stat_t
+	if err := unix.Fstat(fd, &stat); err != nil || stat.Mode&unix.S_IFMT != unix.S_IFIFO {
+		return nil, fmt.Errorf("opening the lifeline: descriptor %d is no pipe", fd)
+	}
+	return os.NewFile(uintptr(fd), "lifeline"), nil
+}
+
+// Tool finds a program of the host for ourselves: in our own PATH, and where
+// programs usually are. What we start for others is looked up in the PATH that
+// was declared for it.
+func Tool(name string) (string, bool) {
+	dirs := append(strings.Split(os.Getenv("PATH"), ":"), "/usr/bin", "/bin", "/usr/local/bin", "/usr/local/nvidia/bin")
+	if filepath.IsAbs(name) {
+		dirs, name = []string{filepath.Dir(name)}, filepath.Base(name)
+	}
+	for _, dir := range dirs {
+		path := filepath.Join(dir, name)
+		if info, err := os.Stat(path); err == nil && filepath.IsAbs(dir) && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+			return path, true
+		}
+	}
+	return "", false
 }
 
 // Pipe makes a pipe whose write end blocks, as programs expect of their stdout

@@ -77,9 +77,13 @@ func (s Secrets) redact(data []byte, last bool) (out, rest []byte) {
 		firsts[x.value[0]] = true
 	}
 	for i := 0; i < len(data); i++ {
-		if !firsts[data[i]] {
-			out = append(out, data[i])
-			continue
+		clean := i
+		for i < len(data) && !firsts[data[i]] {
+			i++
+		}
+		out = append(out, data[clean:i]...)
+		if i == len(data) {
+			break
 		}
 		tail := data[i:]
 		hit := -1

@@ -90,6 +90,37 @@ func ReadOutcome(dir string) (StepOutcome, error) {
 	return o, err
 }
 
+// CheckOutputs says whether all declared outputs stand in the step's folder as
+// regular files that are not empty, and brings them to the disk: the record
+// that follows vouches for them.
+func CheckOutputs(dir string, names []string) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return fmt.Errorf("opening the step's folder: %w", err)
+	}
+	defer root.Close()
+	for _, name := range names {
+		info, err := root.Lstat(name)
+		if err != nil {
+			return fmt.Errorf("output %s is missing: %w", name, err)
+		}
+		if !info.Mode().IsRegular() {
+			return fmt.Errorf("output %s is no regular file: %s", name, info.Mode().Type())
+		}
+		if info.Size() == 0 {
+			return fmt.Errorf("output %s is empty", name)
+		}
+		file, err := root.Open(name)
+		if err != nil {
+			return fmt.Errorf("output %s cannot be read: %w", name, err)
+		}
+		if err := errors.Join(file.Sync(), file.Close()); err != nil {
+			return fmt.Errorf("output %s does not reach the disk: %w", name, err)
+		}
+	}
+	return nil
+}
+
 // limitJSON bounds what we read: a record is small, anything larger is not one.
 const limitJSON = 16 << 20
 

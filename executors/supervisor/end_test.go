@@ -153,14 +153,14 @@ func TestSecretsAreInNothingWritten(t *testing.T) {
 func TestLongLogsAreNotKeptInMemory(t *testing.T) {
 	for _, secrets := range [][]string{nil, {"HF_TOKEN"}} {
 		t.Run(fmt.Sprint(len(secrets)), func(t *testing.T) {
-			j := newJob(t, []runner.Process{serve("server", "-spew", "50")})
+			j := newJob(t, []runner.Process{serve("server", "-spew", "80")})
 			j.spec.Secrets, j.env = secrets, []string{"HF_TOKEN=abcdefgh"}
 			j.outcome(j.run().Outcome, "")
 			info, err := os.Stat(filepath.Join(j.dir, "logs/server.0.log"))
-			if err != nil || info.Size() != 50<<20 {
-				t.Errorf("log %v, %v; want all 50 MiB", info, err)
+			if err != nil || info.Size() != 80<<20 {
+				t.Errorf("log %v, %v; want all 80 MiB", info, err)
 			}
-			if kib := j.cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss; kib > 48<<10 {
+			if kib := j.cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss; kib > 70<<10 {
 				t.Errorf("the runner needed %d KiB", kib)
 			}
 		})
@@ -170,7 +170,7 @@ func TestLongLogsAreNotKeptInMemory(t *testing.T) {
 func TestSharedMemoryIsSwept(t *testing.T) {
 	mine := fmt.Sprintf("/dev/shm/sotabuild-test-%d", time.Now().UnixNano())
 	foreign := mine + "-foreign"
-	j := newJob(t, []runner.Process{serve("server", "-deaf", "-shm", mine, "-touch", "{out}/up")}, client("one"))
+	j := newJob(t, []runner.Process{deaf(serve("server", "-shm", mine, "-touch", "{out}/up"))}, client("one"))
 	j.start()
 	j.wait("up")
 	if err := os.WriteFile(foreign, []byte("x"), 0o600); err != nil { // also made during the task
@@ -190,7 +190,6 @@ func TestSharedMemoryIsSwept(t *testing.T) {
 }
 
 func TestEndsFromOutside(t *testing.T) {
-	deaf := serve("server", "-deaf", "-fork", "{out}/orphan", "-bare")
 	for _, c := range []struct {
 		name  string
 		end   func(*job)
@@ -200,7 +199,7 @@ func TestEndsFromOutside(t *testing.T) {
 		{"lifeline", func(j *job) { j.life.Close() }, "engine is gone"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := deaf
+			s := deaf(serve("server", "-fork", "{out}/orphan", "-bare"))
 			if c.name == "lifeline" {
 				s.Stop = runner.Stop{First: time.Minute, Second: time.Minute}
 			}
@@ -240,7 +239,7 @@ func TestStopDuringTheStart(t *testing.T) {
 }
 
 func TestGPUsAreDrained(t *testing.T) {
-	j := newJob(t, []runner.Process{serve("server", "-fork", "{out}/pid")}, client("one"))
+	j := newJob(t, []runner.Process{deaf(serve("server", "-fork", "{out}/pid"))}, client("one"))
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

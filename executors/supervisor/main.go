@@ -14,7 +14,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -53,7 +52,7 @@ func run(specPath string) error {
 	if err != nil {
 		return fmt.Errorf("becoming the supervisor: %w", err)
 	}
-	lifeline, err := openLifeline(spec)
+	lifeline, err := proc.Lifeline(spec.Lifeline, os.Getenv(runner.EnvLifeline))
 	if err != nil {
 		return err
 	}
@@ -199,27 +198,6 @@ func (t *task) say(form string, args ...any) {
 	if _, err := t.log.WriteString(line); err != nil {
 		t.logLost.Do(func() { fmt.Fprintf(os.Stderr, "sotabuild runner: writing logs/runner.log: %v\n", err) })
 	}
-}
-
-// openLifeline returns the pipe of which the other end is the engine's; nil is
-// none.
-func openLifeline(s runner.Spec) (*os.File, error) {
-	fd := s.Lifeline
-	if text, ok := os.LookupEnv(runner.EnvLifeline); ok && fd == 0 {
-		n, err := strconv.Atoi(text)
-		if err != nil {
-			return nil, fmt.Errorf("reading %s=%q: it is no number", runner.EnvLifeline, text)
-		}
-		fd = n
-	}
-	if fd == 0 {
-		return nil, nil
-	}
-	var stat unix.Stat_t
-	if err := unix.Fstat(fd, &stat); err != nil || stat.Mode&unix.S_IFMT != unix.S_IFIFO {
-		return nil, fmt.Errorf("opening the lifeline: descriptor %d is no pipe", fd)
-	}
-	return os.NewFile(uintptr(fd), "lifeline"), nil
 }
 
 // listen ends the task on a signal or with the lifeline. Its goroutines live

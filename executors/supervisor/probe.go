@@ -81,7 +81,7 @@ func (t *task) sample(p runner.Probe) {
 // fails. The environment of a tool is empty but for our mark; its name is
 // looked up where the runner itself looks.
 func (t *task) capture(argv []string, patience time.Duration) ([]byte, error) {
-	path, ok := tool(argv[0])
+	path, ok := proc.Tool(argv[0])
 	if !ok {
 		return nil, fmt.Errorf("there is no %s", argv[0])
 	}
@@ -117,21 +117,6 @@ func (t *task) capture(argv []string, patience time.Duration) ([]byte, error) {
 	return text, nil
 }
 
-// tool finds a program of the host for ourselves.
-func tool(name string) (string, bool) {
-	dirs := append(strings.Split(os.Getenv("PATH"), ":"), "/usr/bin", "/bin", "/usr/local/bin", "/usr/local/nvidia/bin")
-	if filepath.IsAbs(name) {
-		dirs, name = []string{filepath.Dir(name)}, filepath.Base(name)
-	}
-	for _, dir := range dirs {
-		path := filepath.Join(dir, name)
-		if info, err := os.Stat(path); err == nil && filepath.IsAbs(dir) && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
-			return path, true
-		}
-	}
-	return "", false
-}
-
 // host takes a snapshot of what runs (R079). A nvidia-smi that fails is a line
 // that says so: it must not look like idle GPUs.
 func (t *task) host(patience time.Duration) runner.HostState {
@@ -139,7 +124,7 @@ func (t *task) host(patience time.Duration) runner.HostState {
 	if all, err := proc.List(); err == nil {
 		state.Processes = len(all)
 	}
-	if _, ok := tool("nvidia-smi"); !ok {
+	if _, ok := proc.Tool("nvidia-smi"); !ok {
 		return state
 	}
 	// The columns are named one by one: only then is the output kept stable.

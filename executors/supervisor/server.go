@@ -62,7 +62,7 @@ func (t *task) portLost(e *end) bool {
 		return e.again
 	}
 	e.server.sink.Finish(time.Second)
-	return e.server.Port == 0 && portTaken.Match(e.server.tail(t.dir))
+	return e.server.Port == 0 && portTaken.Match(redact.Tail(e.server.log(t.dir), e.server.from))
 }
 
 var portTaken = regexp.MustCompile(`(?i)address already in use|EADDRINUSE|couldn't bind|error while attempting to bind`)
@@ -75,6 +75,9 @@ func (t *task) raise(life context.Context, kill context.CancelCauseFunc) {
 		return
 	}
 	for _, wave := range t.servers {
+		if life.Err() != nil {
+			return
+		}
 		for _, s := range wave {
 			if failed := t.launch(s, kill); failed != nil {
 				kill(failed)
@@ -92,9 +95,6 @@ func (t *task) raise(life context.Context, kill context.CancelCauseFunc) {
 		}
 		all.Wait()
 		t.observe()
-		if life.Err() != nil {
-			return
-		}
 	}
 }
 
@@ -202,7 +202,7 @@ func (t *task) check(life context.Context, s *server) (why string, failed *end) 
 	if want == 0 {
 		want = http.StatusOK
 	}
-	status, _, err := t.get(life, s.port, s.Health.Path)
+	status, _, err := get(life, s.port, s.Health.Path)
 	if err != nil {
 		return err.Error(), nil
 	}
@@ -223,7 +223,7 @@ func (t *task) check(life context.Context, s *server) (why string, failed *end) 
 	if id.Path == "" {
 		return "", nil
 	}
-	status, body, err := t.get(life, s.port, id.Path)
+	status, body, err := get(life, s.port, id.Path)
 	if err != nil || status != http.StatusOK {
 		return fmt.Sprintf("GET %s answers %d (%v)", id.Path, status, err), nil
 	}
@@ -235,7 +235,7 @@ func (t *task) check(life context.Context, s *server) (why string, failed *end) 
 }
 
 // get asks once, on a connection of its own and through no proxy.
-func (t *task) get(ctx context.Context, port int, path string) (int, []byte, error) {
+func get(ctx context.Context, port int, path string) (int, []byte, error) {
 	ctx, done := context.WithTimeout(ctx, 5*time.Second)
 	defer done()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%s:%d%s", proc.Host, port, path), nil)
@@ -266,7 +266,7 @@ func (t *task) explain(life context.Context) runner.StepOutcome {
 	}
 	s := e.server
 	s.sink.Finish(time.Second)
-	tail := s.tail(t.dir)
+	tail := redact.Tail(s.log(t.dir), s.from)
 	class, how := executors.ClassServerDied, s.name+" "+s.child.How()
 	if kills, own := proc.OOMKills(); kills != t.kills && (own || s.child.Signaled(syscall.SIGKILL)) {
 		class = executors.ClassOOM
@@ -287,28 +287,9 @@ func (t *task) explain(life context.Context) runner.StepOutcome {
 
 func (s *server) log(dir string) string { return filepath.Join(dir, "logs", s.name+".log") }
 
-// tail returns the end of this life's log, at most 64 KiB.
-func (s *server) tail(dir string) []byte {
-	file, err := os.Open(s.log(dir))
-	if err != nil {
-		return nil
-	}
-	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return nil
-	}
-	at := max(s.from, info.Size()-64<<10)
-	text, err := io.ReadAll(io.NewSectionReader(file, at, info.Size()-at))
-	if err != nil {
-		return nil
-	}
-	return text
-}
-
 // lastLines returns the last lines of the log for people, or "".
 func (s *server) lastLines(dir string) string {
-	lines := strings.Split(strings.TrimSpace(strings.ToValidUTF8(string(s.tail(dir)), "?")), "\n")
+	lines := strings.Split(strings.TrimSpace(strings.ToValidUTF8(string(redact.Tail(s.log(dir), s.from)), "?")), "\n")
 	text := strings.Join(lines[max(0, len(lines)-5):], "\n")
 	if text == "" {
 		return "; its log is empty"

@@ -180,40 +180,10 @@ func (t *task) verdict(s runner.Step, dir string, r runner.StepRecord) runner.St
 	case !good:
 		return outcome(executors.ClassClientFailed, "its verdict is ok, but %s", ended)
 	}
-	if err := outputs(dir, s.Outputs); err != nil {
+	if err := runner.CheckOutputs(dir, s.Outputs); err != nil {
 		return outcome(executors.ClassNoOutput, "%v", err)
 	}
 	return said
-}
-
-// outputs checks that all declared outputs are there, and brings them to the
-// disk: the record that follows vouches for them.
-func outputs(dir string, names []string) error {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return fmt.Errorf("opening the step's folder: %w", err)
-	}
-	defer root.Close()
-	for _, name := range names {
-		info, err := root.Lstat(name)
-		if err != nil {
-			return fmt.Errorf("output %s is missing: %w", name, err)
-		}
-		if !info.Mode().IsRegular() {
-			return fmt.Errorf("output %s is no regular file: %s", name, info.Mode().Type())
-		}
-		if info.Size() == 0 {
-			return fmt.Errorf("output %s is empty", name)
-		}
-		file, err := root.Open(name)
-		if err != nil {
-			return fmt.Errorf("output %s cannot be read: %w", name, err)
-		}
-		if err := errors.Join(file.Sync(), file.Close()); err != nil {
-			return fmt.Errorf("output %s does not reach the disk: %w", name, err)
-		}
-	}
-	return nil
 }
 
 func or(text, otherwise string) string {

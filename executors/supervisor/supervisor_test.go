@@ -52,17 +52,30 @@ func newJob(t *testing.T, processes []runner.Process, steps ...runner.Step) *job
 		if left := j.alive(); len(left) > 0 {
 			t.Errorf("left behind: %v", left)
 		}
+		// The control group holds also what has no mark.
+		if tree, err := runner.ReadTree(dir); err == nil && tree.Cgroup != "" {
+			if _, err := os.Stat(tree.Cgroup); err == nil {
+				t.Errorf("left behind: %s", tree.Cgroup)
+			}
+		}
 	})
 	return j
 }
 
-// serve is a puppet server that is down quickly.
+// serve is a puppet server that gets the time that it needs to go down.
 func serve(role string, flags ...string) runner.Process {
 	return runner.Process{
 		Role: role, Count: 1, Argv: puppet.Self("server", append([]string{"-port", "{port}"}, flags...)...),
 		Health: runner.Health{Path: "/health", Every: 10 * time.Millisecond},
-		Stop:   runner.Stop{First: 200 * time.Millisecond, Second: 100 * time.Millisecond},
+		Stop:   runner.Stop{First: 20 * time.Second, Second: 20 * time.Second},
 	}
+}
+
+// deaf makes a server ignore SIGTERM, and lets nobody wait long for it.
+func deaf(p runner.Process) runner.Process {
+	p.Argv = append(p.Argv, "-deaf")
+	p.Stop = runner.Stop{First: 200 * time.Millisecond, Second: 100 * time.Millisecond}
+	return p
 }
 
 func client(id string, flags ...string) runner.Step {
@@ -238,8 +251,7 @@ func TestServersAreStartedProvenUsedAndStopped(t *testing.T) {
 }
 
 func TestDeafTreeIsKilledAndAStrangerOfTheSameNameLives(t *testing.T) {
-	deaf := serve("server", "-deaf", "-fork", "{out}/orphan", "-bare")
-	j := newJob(t, []runner.Process{deaf}, client("one"))
+	j := newJob(t, []runner.Process{deaf(serve("server", "-fork", "{out}/orphan", "-bare"))}, client("one"))
 	argv := puppet.Self("sleeper", "-pid", filepath.Join(j.dir, "stranger"))
 	stranger := exec.Command(argv[0], argv[1:]...)
 	if err := stranger.Start(); err != nil {

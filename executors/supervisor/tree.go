@@ -50,10 +50,7 @@ const killPatience = 2 * time.Second
 // It returns the actions that it took; none when nothing was left.
 func (t *task) stop(c *proc.Child, until time.Time, waits ...time.Duration) (acts []runner.StopAction) {
 	for _, wait := range waits {
-		list, err := proc.Members(c)
-		if err != nil || len(list) == 0 {
-			break
-		}
+		list := t.members(c)
 		group := slices.DeleteFunc(list, func(p proc.Process) bool { return p.Group != c.Pid })
 		if len(group) == 0 {
 			break
@@ -64,8 +61,8 @@ func (t *task) stop(c *proc.Child, until time.Time, waits ...time.Duration) (act
 		}
 	}
 	for late := time.Now().Add(killPatience); time.Now().Before(late); time.Sleep(10 * time.Millisecond) {
-		list, err := proc.Members(c)
-		if err != nil || len(list) == 0 {
+		list := t.members(c)
+		if len(list) == 0 {
 			break
 		}
 		if act := t.signal("KILL", unix.SIGKILL, list); len(acts) == 0 || acts[len(acts)-1].Action != "KILL" {
@@ -112,10 +109,24 @@ func (t *task) gone(c *proc.Child, wait time.Duration) bool {
 				continue
 			}
 		}
-		if list, err := proc.Members(c); err == nil && len(list) == 0 {
+		if len(t.members(c)) == 0 {
 			return true
 		}
 	}
+}
+
+// members returns what belongs to a child and lives. A table that cannot be
+// read shows as the child alone: it then counts as alive, and is ended.
+func (t *task) members(c *proc.Child) []proc.Process {
+	list, err := proc.Members(c)
+	if err == nil {
+		return list
+	}
+	t.say("looking at what belongs to process %d: %v", c.Pid, err)
+	if p, err := proc.Read(c.Pid); err == nil {
+		list = append(list, p)
+	}
+	return list
 }
 
 // lower stops all servers, in the reverse order of their start, and gives their
@@ -139,6 +150,7 @@ func (t *task) lower(until time.Time) {
 			all.Go(func() {
 				defer s.claim.Close()
 				if s.child == nil {
+					s.sink.Finish(0) // it was never handed over: nothing is in it
 					return
 				}
 				s.record.Stops = t.stop(s.child, until, orDefault(s.Stop.First, 2*time.Second), orDefault(s.Stop.Second, time.Second))

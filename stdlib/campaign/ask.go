@@ -3,9 +3,11 @@ package campaign
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -199,9 +201,41 @@ func collectVersion(j compile.Job, step compile.StepResult) compile.Result {
 	return compile.Result{Outcome: cache.Outcome{State: cache.OK}, Outputs: []compile.Value{{Name: "version", Bytes: []byte(m[1])}}}
 }
 
-// CheckSpec is one candidate's flags as they would be passed.
+// CheckSpec is one candidate's flags as they would be passed, by name: their
+// order changes no check, and a plan names the flag that changed.
 type CheckSpec struct {
-	Flags []help.Given `key:"flag"`
+	Flags map[string]passed `key:"flag"`
+}
+
+// passed is a flag's value on the command line.
+type passed struct {
+	text string
+	bare bool
+}
+
+// KeyFact implements key.Factor.
+func (p passed) KeyFact() (key.Type, string) {
+	if p.bare {
+		return key.Bool, "true"
+	}
+	return key.Text, p.text
+}
+
+func newCheckSpec(given []help.Given) CheckSpec {
+	s := CheckSpec{Flags: map[string]passed{}}
+	for _, g := range given {
+		s.Flags[g.Name] = passed{g.Value, g.Bare}
+	}
+	return s
+}
+
+// given is the flags again, by name.
+func (s CheckSpec) given() []help.Given {
+	var out []help.Given
+	for _, name := range slices.Sorted(maps.Keys(s.Flags)) {
+		out = append(out, help.Given{Name: name, Value: s.Flags[name].text, Bare: s.Flags[name].bare})
+	}
+	return out
 }
 
 // Checked is the output of a check node.
@@ -217,7 +251,7 @@ func check(j compile.Job) compile.Result {
 		return compile.Result{Outcome: failure(result.NoHelp, err.Error())}
 	}
 	var out Checked
-	given := j.Spec.(CheckSpec).Flags
+	given := j.Spec.(CheckSpec).given()
 	out.Findings = help.Check(help.Parse(string(text)), given)
 	if len(out.Findings) > 0 {
 		f := out.Findings[0]

@@ -35,9 +35,12 @@ type Facts struct {
 	Software map[string]Software
 	// Weights is the identity of the model's files; zero when the campaign
 	// names neither path nor anything on this host.
-	Weights  key.Digest
-	Env      compile.Env
-	Hardware result.Hardware
+	Weights key.Digest
+	// Tokenizer is the identity of a tokenizer on this host that lies apart from
+	// the model; zero where it is part of the model or only named.
+	Tokenizer key.Digest
+	Env       compile.Env
+	Hardware  result.Hardware
 	// Helps are the help texts already known for a framework's software, by
 	// label; a missing one means that apply has to take the snapshot first.
 	Helps map[string]string
@@ -93,7 +96,7 @@ func Declare(c *lang.Campaign, f Facts) Declared {
 	}
 	var lives []life
 	for _, fw := range frameworks {
-		d.declareHelp(c, f, fw)
+		d.Decls = append(d.Decls, Asks(c, f, fw)...)
 		lives = append(lives, life{fw, search.Expand(fw.Flags, fw.Search)})
 	}
 	skips := map[string]string{}
@@ -107,8 +110,8 @@ func Declare(c *lang.Campaign, f Facts) Declared {
 				continue
 			}
 			d.Decls = append(d.Decls, compile.Decl{
-				Addr: addr, Kind: checkKind, Block: block(l.fw), Spec: CheckSpec{Flags: given},
-				Inputs: []compile.Input{{Name: "help", From: helpAddr(l.fw, "server"), Output: "text"}},
+				Addr: addr, Kind: checkKind, Block: block(l.fw), Spec: newCheckSpec(given),
+				Inputs: []compile.Input{{Name: "help", From: HelpAddr(l.fw, "server"), Output: "text"}},
 			})
 			checks = append(checks, addr)
 		}
@@ -151,26 +154,32 @@ func address(kind, label, cand string) string {
 
 func block(fw lang.Framework) string { return "framework." + fw.Label }
 
-func helpAddr(fw lang.Framework, name string) string { return "help." + fw.Label + "." + name }
+// HelpAddr is the address of a help node.
+func HelpAddr(fw lang.Framework, name string) string { return "help." + fw.Label + "." + name }
 
-func (d *Declared) declareHelp(c *lang.Campaign, f Facts, fw lang.Framework) {
+// Asks declares what is asked of a framework's program: its helps and its
+// version.
+func Asks(c *lang.Campaign, f Facts, fw lang.Framework) []compile.Decl {
+	var out []compile.Decl
 	for _, h := range fw.Definition.Helps {
-		d.Decls = append(d.Decls, compile.Decl{
-			Addr: helpAddr(fw, h.Name), Kind: helpKind, Block: block(fw),
+		out = append(out, compile.Decl{
+			Addr: HelpAddr(fw, h.Name), Kind: HelpKind, Block: block(fw),
 			Spec:    newAskSpec(c, f, fw, h.Command, h.Stderr, ""),
 			Timeout: askTimeout,
 		})
 	}
 	if v := fw.Definition.Version; v != nil {
-		d.Decls = append(d.Decls, compile.Decl{
-			Addr: versionAddr(fw), Kind: versionKind, Block: block(fw),
+		out = append(out, compile.Decl{
+			Addr: VersionAddr(fw), Kind: versionKind, Block: block(fw),
 			Spec:    newAskSpec(c, f, fw, v.Command, false, v.Pattern),
 			Timeout: askTimeout,
 		})
 	}
+	return out
 }
 
-func versionAddr(fw lang.Framework) string { return "version." + fw.Label }
+// VersionAddr is the address of a version node.
+func VersionAddr(fw lang.Framework) string { return "version." + fw.Label }
 
 // skipReason says why a candidate cannot run with this program, by the
 // program's own help (R058): only searched flags can make a candidate skipped;
@@ -233,7 +242,7 @@ func (d *Declared) declareCells(c *lang.Campaign, f Facts, fw lang.Framework, ca
 			cell := Cell{Framework: fw.Label, Candidate: cand, Scenario: s, Concurrency: n,
 				Addr: life + "." + s.Name + suffix(n), Skip: skip}
 			decl := compile.Decl{
-				Addr: cell.Addr, Kind: benchKind, Block: block(fw),
+				Addr: cell.Addr, Kind: BenchKind, Block: block(fw),
 				Spec: newBenchSpec(c, f, fw, cand, s, n), Batch: life,
 				Resources: compile.Resources{Quiet: true},
 				Timeout:   cellTimeout(s),
@@ -251,7 +260,7 @@ func (d *Declared) declareCells(c *lang.Campaign, f Facts, fw lang.Framework, ca
 					{Name: "check", From: address("check", fw.Label, cand.Name), Output: "flags"},
 				}
 				if fw.Definition.Version != nil {
-					decl.Order = append(decl.Order, versionAddr(fw))
+					decl.Order = append(decl.Order, VersionAddr(fw))
 				}
 				// Every candidate's flags are checked before the first server
 				// starts (DESIGN 11.2).
@@ -270,7 +279,7 @@ func cellTimeout(s lang.Scenario) time.Duration {
 }
 
 func (d *Declared) declareRanking(c *lang.Campaign, frameworks []lang.Framework) {
-	sla := slaOf(c)
+	sla := SLA(c)
 	for _, s := range c.Load.Scenarios {
 		var inputs []compile.Input
 		for _, fw := range frameworks {
@@ -301,7 +310,8 @@ func (d *Declared) declareRanking(c *lang.Campaign, frameworks []lang.Framework)
 	}
 }
 
-func slaOf(c *lang.Campaign) winners.SLA {
+// SLA is the campaign's, in the units of rows.
+func SLA(c *lang.Campaign) winners.SLA {
 	s := c.Judge.SLA
 	sec := func(d *time.Duration) *float64 {
 		if d == nil {

@@ -41,7 +41,8 @@ type ModelSpec struct {
 	ID        string     `key:"id"`
 	Weights   key.Digest `key:"weights"`
 	Revision  string     `key:"revision"`
-	Tokenizer string     `key:"tokenizer"`
+	Tokenizer string     `key:"tokenizer"` // hub id; "" where it is the model's own or files
+	TokFiles  key.Digest `key:"tokenizer_files"`
 	Precision string     `key:"precision"`
 	Quant     string     `key:"quantization"`
 	Trust     bool       `key:"trust_remote_code"`
@@ -88,8 +89,12 @@ func newBenchSpec(c *lang.Campaign, f Facts, fw lang.Framework, cand search.Cand
 		path, api = fw.Definition.Server.Chat, bench.Chat
 	}
 	flags := map[string]value{}
-	for _, fl := range slices.Concat(fw.Definition.Flags.Fixed, cand.Flags) {
+	for _, fl := range withFixed(fw.Definition, cand.Flags) {
 		flags[flagName(fw.Definition, fl.Name)] = value{fl.Value}
+	}
+	tokenizer := c.Model.Tokenizer
+	if filepath.IsAbs(tokenizer) {
+		tokenizer = ""
 	}
 	gpus := 0
 	if c.GPUs != nil {
@@ -97,7 +102,7 @@ func newBenchSpec(c *lang.Campaign, f Facts, fw lang.Framework, cand search.Cand
 	}
 	return BenchSpec{
 		Software: sw.Digest, Image: imageOf(sw),
-		Model: ModelSpec{ID: c.Model.ID, Weights: f.Weights, Revision: c.Model.Revision, Tokenizer: c.Model.Tokenizer,
+		Model: ModelSpec{ID: c.Model.ID, Weights: f.Weights, Revision: c.Model.Revision, Tokenizer: tokenizer, TokFiles: f.Tokenizer,
 			Precision: c.Model.Precision, Quant: c.Model.Quantization, Trust: c.Model.TrustRemoteCode, Context: c.Model.MaxContext},
 		Serve: fw.Definition.Server.Command, Flags: flags, Env: fw.Definition.Server.Env,
 		Load: LoadSpec{API: string(api), Path: path, Arrival: w.Arrival, Rate: w.Rate, Concurrency: n,
@@ -259,6 +264,14 @@ func (s BenchSpec) subject() result.Subject {
 		}
 	}
 	return out
+}
+
+// SkippedRow is the row of a cell that is never run (R075).
+func (s BenchSpec) SkippedRow(class result.Class, reason string) result.Row {
+	row := result.Row{Version: result.RowVersion, Workload: s.Life.Workload, Subject: s.subject()}
+	row.Fail(class, reason)
+	row.Server.Command = serverOf(s).Argv
+	return row
 }
 
 // complete fills in what the client cannot know.

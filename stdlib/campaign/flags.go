@@ -24,13 +24,25 @@ func flagName(d *lang.Definition, name string) string {
 	return "--" + strings.ReplaceAll(name, "_", "-")
 }
 
+// withFixed adds the definition's fixed flags that the candidate does not set
+// itself, first.
+func withFixed(d *lang.Definition, flags []lang.Flag) []lang.Flag {
+	var out []lang.Flag
+	for _, f := range d.Flags.Fixed {
+		if !slices.ContainsFunc(flags, func(g lang.Flag) bool { return flagName(d, g.Name) == flagName(d, f.Name) }) {
+			out = append(out, f)
+		}
+	}
+	return append(out, flags...)
+}
+
 // Given renders the flags that a candidate passes, fixed ones first, in the
 // order they stand. Null leaves a flag out; booleans follow the framework's
 // own habit.
 func Given(fw lang.Framework, flags []lang.Flag) []help.Given {
 	d := fw.Definition
 	var out []help.Given
-	for _, f := range append(slices.Clone(d.Flags.Fixed), flags...) {
+	for _, f := range withFixed(d, flags) {
 		name := flagName(d, f.Name)
 		switch {
 		case f.Value.Kind == lang.Null:

@@ -12,11 +12,12 @@ import (
 
 // Kinds is the table of node kinds, in the order in which they run.
 func Kinds() []*compile.Kind {
-	return []*compile.Kind{helpKind, versionKind, checkKind, datasetKind, benchKind, selectKind, winnersKind}
+	return []*compile.Kind{HelpKind, versionKind, checkKind, datasetKind, BenchKind, selectKind, winnersKind}
 }
 
+// The kinds, one row each.
 var (
-	helpKind = &compile.Kind{
+	HelpKind = &compile.Kind{
 		Name: "help", Version: 1, Purity: compile.Pure, Outputs: []string{"text"},
 		Task: askTask, Collect: collectHelp, Policy: policy,
 	}
@@ -32,7 +33,7 @@ var (
 		Name: "dataset", Version: 1, Purity: compile.Pure, Outputs: []string{"prompts"},
 		Func: makeDataset, Policy: policy,
 	}
-	benchKind = &compile.Kind{
+	BenchKind = &compile.Kind{
 		Name: "bench", Version: 1, Purity: compile.Measured, Outputs: []string{"row", "requests"}, KeepsFailures: true,
 		Task: benchTask, Collect: collectBench, Policy: policy, Accept: acceptSample,
 	}

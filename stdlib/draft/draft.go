@@ -109,9 +109,9 @@ func ReadModel(arg string) (Model, error) {
 	if err != nil {
 		return Model{}, err
 	}
-	m := Model{ID: filepath.Base(path), Path: path}
+	m := Model{ID: name(filepath.Base(path)), Path: path}
 	if !st.IsDir() {
-		m.ID = strings.TrimSuffix(m.ID, filepath.Ext(m.ID))
+		m.ID = name(strings.TrimSuffix(filepath.Base(path), filepath.Ext(path)))
 		return m, nil
 	}
 	b, err := os.ReadFile(filepath.Join(path, "config.json"))
@@ -142,6 +142,17 @@ func ReadModel(arg string) (Model, error) {
 		}
 	}
 	return m, nil
+}
+
+// name makes a model id of a file's name: letters, digits, points, dashes and
+// underscores, with a dash for anything else.
+func name(base string) string {
+	return strings.Map(func(r rune) rune {
+		if r < 128 && (r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-", r)) {
+			return r
+		}
+		return '-'
+	}, base)
 }
 
 // programs are the names under which serving programs are installed, with the

@@ -1,10 +1,14 @@
 package draft
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/sotabuild/sotabuild/lang"
+	"github.com/sotabuild/sotabuild/stdlib/frameworks"
 )
 
 func checkpoint(t *testing.T, config string) string {
@@ -114,5 +118,41 @@ func TestFindPrograms(t *testing.T) {
 	want := []Program{{"vllm", filepath.Join(b, "vllm")}, {"llamacpp", filepath.Join(a, "llama-server")}}
 	if len(got) != 2 || got[0] != want[0] || got[1] != want[1] {
 		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// TestDraftsLoad writes campaigns for every framework as target, for a long and
+// a short context, with and without GPUs, and loads them: a draft has no error.
+func TestDraftsLoad(t *testing.T) {
+	var all []Program
+	for _, p := range programs {
+		all = append(all, Program{p.framework, "/opt/" + p.name})
+	}
+	for _, target := range append([]Program{{}}, all...) {
+		for _, context := range []int{0, 2048, 40960} {
+			for _, gpus := range []GPUs{{}, {Model: "NVIDIA H200", IDs: []string{"0"}}} {
+				f := Facts{Name: "draft-1", Target: target.Framework, GPUs: gpus, CPU: len(gpus.IDs) == 0, Programs: all,
+					Model: Model{ID: "org/odd-1", Precision: "bf16", Quantization: "none", MaxContext: context, Vocab: 512}}
+				if target.Framework == "" {
+					f.Programs = nil
+				}
+				name := fmt.Sprintf("target=%q context=%d gpus=%d", target.Framework, context, len(gpus.IDs))
+				dir := t.TempDir()
+				src, diags := lang.Format("campaign.hcl", Campaign(f))
+				if diags.HasErrors() {
+					t.Errorf("%s: %s\n%s", name, diags.Text(false), Campaign(f))
+					continue
+				}
+				if err := os.WriteFile(filepath.Join(dir, "campaign.hcl"), src, 0o644); err != nil {
+					t.Fatal(err)
+				}
+				c, diags := lang.Load(lang.Input{Dir: dir, Definitions: frameworks.FS})
+				if diags.HasErrors() {
+					t.Errorf("%s: %s", name, diags.Text(false))
+				} else if c.Model.ID != "org/odd-1" {
+					t.Errorf("%s: model %q", name, c.Model.ID)
+				}
+			}
+		}
 	}
 }

@@ -11,14 +11,15 @@ import (
 // search space. A space is a place to start from, not advice.
 var defaults = map[string]struct {
 	context string
+	share   int // the context flag is divided among so many requests
 	space   [][2]string
 }{
-	"vllm":         {"max_model_len", [][2]string{{"max_num_seqs", "[64, 128, 256]"}, {"max_num_batched_tokens", "[8192, 16384]"}}},
-	"sglang":       {"context_length", [][2]string{{"chunked_prefill_size", "[8192, 16384]"}, {"max_running_requests", "[64, 128]"}}},
-	"tensorrt_llm": {"max_seq_len", [][2]string{{"max_batch_size", "[64, 128]"}, {"max_num_tokens", "[8192, 16384]"}}},
-	"tokenspeed":   {"max_model_len", [][2]string{{"max_num_seqs", "[64, 128]"}}},
-	"llamacpp":     {"ctx_size", [][2]string{{"parallel", "[4, 8]"}}},
-	"tinyserve":    {"max_model_len", [][2]string{{"max_num_seqs", "[2, 8]"}}},
+	"vllm":         {"max_model_len", 1, [][2]string{{"max_num_seqs", "[64, 128, 256]"}, {"max_num_batched_tokens", "[8192, 16384]"}}},
+	"sglang":       {"context_length", 1, [][2]string{{"chunked_prefill_size", "[8192, 16384]"}, {"max_running_requests", "[64, 128]"}}},
+	"tensorrt_llm": {"max_seq_len", 1, [][2]string{{"max_batch_size", "[64, 128]"}, {"max_num_tokens", "[8192, 16384]"}}},
+	"tokenspeed":   {"max_model_len", 1, [][2]string{{"max_num_seqs", "[64, 128]"}}},
+	"llamacpp":     {"ctx_size", 8, [][2]string{{"parallel", "[4, 8]"}}},
+	"tinyserve":    {"max_model_len", 1, [][2]string{{"max_num_seqs", "[2, 8]"}}},
 }
 
 // Campaign writes the file. Facts must have no Missing.
@@ -33,6 +34,9 @@ func Campaign(f Facts) []byte {
 	p("campaign %s {", q(f.Name))
 	p("  target  = %s", q(target))
 	p("  compare = %s", list(compare))
+	if f.small() {
+		p("  smoke   = true # the model's context is too short for the two scenarios of a real decision")
+	}
 	p("}\n")
 	p("model %s {", q(f.Model.ID))
 	if f.Model.Path != "" {
@@ -63,7 +67,7 @@ func Campaign(f Facts) []byte {
 	p("  max_p50_tpot_ms  = 80")
 	p("  min_success_rate = 0.99")
 	p("}\n")
-	p("# Without scenario blocks: chat (1000 in, 1000 out) and summarization (8000 in, 1000 out), 80 prompts each.")
+	f.scenarios(p)
 	p("workload {")
 	p("  arrival     = \"inf\"")
 	p("  concurrency = [null, 4, 8]")
@@ -72,6 +76,40 @@ func Campaign(f Facts) []byte {
 		f.framework(p, name)
 	}
 	return []byte(b.String())
+}
+
+// needed is the context of the longest default scenario: 8000 in, 1000 out
+// (R067).
+const needed = 9000
+
+// small reports whether the model cannot serve the default scenarios.
+func (f Facts) small() bool { return f.Model.MaxContext > 0 && f.Model.MaxContext < needed }
+
+func (f Facts) context() int {
+	if f.small() {
+		return f.Model.MaxContext
+	}
+	return max(f.Model.MaxContext, needed)
+}
+
+// scenarios leaves the default pair unwritten, or writes a smaller pair for a
+// flow check.
+func (f Facts) scenarios(p func(string, ...any)) {
+	if !f.small() {
+		p("# Without scenario blocks: chat (1000 in, 1000 out) and summarization (8000 in, 1000 out), 80 prompts each.")
+		return
+	}
+	n := max(1, f.Model.MaxContext/8)
+	for _, s := range []struct {
+		name    string
+		in, out int
+	}{{"chat", n, n}, {"summarization", 4 * n, n}} {
+		p("scenario %s {", q(s.name))
+		p("  input_len   = %d", s.in)
+		p("  output_len  = %d", s.out)
+		p("  num_prompts = 20")
+		p("}\n")
+	}
 }
 
 // sides picks the target and its competitors among what is installed; without
@@ -108,7 +146,7 @@ func (f Facts) framework(p func(string, ...any), name string) {
 	}
 	p("  flags = {")
 	if d.context != "" {
-		p("    %s = %d", d.context, max(f.Model.MaxContext, 9000))
+		p("    %s = %d", d.context, f.context()*d.share)
 	}
 	p("  }")
 	p("  search {")

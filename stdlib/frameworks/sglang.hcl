@@ -65,15 +65,15 @@ definition "sglang" {
 
   # Exposed only with the flag enable_metrics = true.
   metrics = {
-    running           = "sglang:num_running_reqs"
-    waiting           = "sglang:num_queue_reqs"
-    prompt_tokens     = "sglang:prompt_tokens_total"
-    generation_tokens = "sglang:generation_tokens_total"
-    prefix_hits       = "sglang:cached_tokens_total"
-    kv_usage          = "sglang:token_usage"
-    preemptions       = "sglang:num_retracted_reqs"
-    queue_time        = "sglang:queue_time_seconds"
-    ttft              = "sglang:time_to_first_token_seconds"
+    running            = "sglang:num_running_reqs"
+    waiting            = "sglang:num_queue_reqs"
+    prompt_tokens      = "sglang:prompt_tokens_total"
+    generation_tokens  = "sglang:generation_tokens_total"
+    prefix_hits        = "sglang:cached_tokens_total"
+    kv_usage           = "sglang:token_usage"
+    preemptions        = "sglang:num_retracted_reqs"
+    queue_time         = "sglang:queue_time_seconds"
+    ttft               = "sglang:time_to_first_token_seconds"
     spec_accept_length = "sglang:spec_accept_length"
   }
   sources = ["python/sglang/**", "sgl-kernel/**"]

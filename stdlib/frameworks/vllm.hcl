@@ -32,13 +32,13 @@ definition "vllm" {
     parallel = ["tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size"]
     memory   = "gpu_memory_utilization"
     not_searched = {
-      max_model_len  = "It decides which requests fit, so it is the same for every candidate."
-      dtype          = "Precision is the same for every framework (R055)."
-      quantization   = "Quantization is the same for every framework (R055)."
-      tokenizer      = "The tokenizer is the same for every framework (R055)."
-      revision       = "The weights are the same for every candidate (R055)."
-      load_format    = "The weights are the same for every candidate (R055)."
-      hf_overrides   = "The model is the same for every candidate (R055)."
+      max_model_len     = "It decides which requests fit, so it is the same for every candidate."
+      dtype             = "Precision is the same for every framework (R055)."
+      quantization      = "Quantization is the same for every framework (R055)."
+      tokenizer         = "The tokenizer is the same for every framework (R055)."
+      revision          = "The weights are the same for every candidate (R055)."
+      load_format       = "The weights are the same for every candidate (R055)."
+      hf_overrides      = "The model is the same for every candidate (R055)."
       generation_config = "Sampling is the same for every framework (R055)."
     }
     aliases = {

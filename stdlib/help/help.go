@@ -44,9 +44,9 @@ const (
 
 // Given is one flag that a candidate would pass.
 type Given struct {
-	Name  string `key:"name" json:"name"`   // as on the command line: --max-num-seqs
-	Value string `key:"value" json:"value"` // text; "" with Bare
-	Bare  bool   `key:"bare" json:"bare"`
+	Name  string `json:"name"`  // as on the command line: --max-num-seqs
+	Value string `json:"value"` // text; "" with Bare
+	Bare  bool   `json:"bare"`
 }
 
 // Finding is one flag that cannot be passed.

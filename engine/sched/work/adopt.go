@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"reflect"
-	"regexp"
 	"slices"
 
 	"github.com/sotabuild/sotabuild/engine/cache"
@@ -16,8 +15,6 @@ import (
 	"github.com/sotabuild/sotabuild/engine/key"
 	"github.com/sotabuild/sotabuild/executors"
 )
-
-var taskIDForm = regexp.MustCompile(`^[a-z0-9-]{1,63}$`)
 
 // Adopt takes over what an earlier run left: each task with an unsettled intent
 // is ended, its finished steps become records (once, however often Adopt is cut
@@ -85,7 +82,7 @@ func (a *adoption) task(in cache.Intent) error {
 	if err := json.Unmarshal([]byte(in.Note), &n); err != nil {
 		return fmt.Errorf("reading its intent: %w", err)
 	}
-	if string(n.Task) != in.ID || !taskIDForm.MatchString(in.ID) {
+	if string(n.Task) != in.ID || !n.Task.Valid() {
 		return fmt.Errorf("its intent is about task %q", n.Task)
 	}
 	ex, text, err := a.end(&n)
@@ -111,12 +108,9 @@ func (a *adoption) task(in cache.Intent) error {
 
 // end stops the task where it was started, and says what it was doing.
 func (a *adoption) end(n *note) (executors.Executor, string, error) {
-	var ex executors.Executor
-	if a.Executor != nil {
-		ex = a.Executor(n.Block)
-	}
-	if ex == nil || ex.Name() != n.Executor {
-		return nil, "", fmt.Errorf("it was started by executor %s for %q, which the campaign no longer has", n.Executor, n.Block)
+	ex := a.executor(n)
+	if ex == nil {
+		return nil, "", fmt.Errorf("it was started by executor %q for %q, and no block of this campaign runs there; apply once with one that does", n.Executor, n.Block)
 	}
 	text := "had ended"
 	if n.Ref != "" {
@@ -137,6 +131,26 @@ func (a *adoption) end(n *note) (executors.Executor, string, error) {
 	}
 	n.Handle = h
 	return ex, text, nil
+}
+
+// executor is the one that started the task: that of its block, or another
+// block's of the same name if the campaign has changed.
+func (a *adoption) executor(n *note) executors.Executor {
+	if a.Executor == nil {
+		return nil
+	}
+	blocks := []string{n.Block}
+	for i := range a.graph.Actions {
+		if b := a.graph.Actions[i].Block; b != blocks[len(blocks)-1] {
+			blocks = append(blocks, b)
+		}
+	}
+	for _, b := range blocks {
+		if ex := a.Executor(b); ex != nil && ex.Name() == n.Executor {
+			return ex
+		}
+	}
+	return nil
 }
 
 // harvest makes records of a task's finished steps, and of what its exit record

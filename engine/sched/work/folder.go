@@ -48,6 +48,11 @@ type Item struct {
 	SpecKey key.Key         `json:"spec_key"`
 	Spec    json.RawMessage `json:"spec,omitempty"`
 
+	live
+}
+
+// live is the part of an item that is not written down.
+type live struct {
 	kind    *compile.Kind
 	job     compile.Job
 	timeout time.Duration
@@ -121,9 +126,13 @@ func writeDurable(path string, b []byte) (err error) {
 
 // readSheet reads a task's jobs.json and checks that it is this task's.
 func readSheet(dir string, id executors.TaskID) (*Sheet, error) {
-	var b Sheet
-	if err := readJSON(filepath.Join(dir, "jobs.json"), &b); err != nil {
+	raw, err := os.ReadFile(filepath.Join(dir, "jobs.json"))
+	if err != nil {
 		return nil, err
+	}
+	var b Sheet
+	if err := json.Unmarshal(raw, &b); err != nil {
+		return nil, fmt.Errorf("reading jobs.json: %w", err)
 	}
 	if b.Version != SheetVersion || b.Task != id {
 		return nil, fmt.Errorf("jobs.json of version %d is about task %q; want version %d and task %q", b.Version, b.Task, SheetVersion, id)
@@ -131,44 +140,30 @@ func readSheet(dir string, id executors.TaskID) (*Sheet, error) {
 	return &b, nil
 }
 
-func readJSON(path string, v any) error {
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(b, v); err != nil {
-		return fmt.Errorf("reading %s: %w", path, err)
-	}
-	return nil
-}
-
 // step reads the record of a job's step; nil if it has not ended. A record
 // that is not of this step and task is an error: it says nothing about the job.
 func (f *folder) step(w *Item) (*runner.StepRecord, error) {
-	var r runner.StepRecord
-	path := filepath.Join(f.stepDir(w), "step.json")
-	if err := readJSON(path, &r); err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil, nil
-		}
+	r, err := runner.ReadStep(f.stepDir(w))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
 		return nil, err
-	}
-	if r.ID != w.Step || r.Task != f.sheet.Task {
-		return nil, fmt.Errorf("reading %s: it is the record of step %q of task %q", path, r.ID, r.Task)
+	case r.ID != w.Step || r.Task != f.sheet.Task:
+		return nil, fmt.Errorf("step.json is of step %q of task %q", r.ID, r.Task)
 	}
 	return &r, nil
 }
 
 // exit reads the task's own last word; nil if there is none.
 func (f *folder) exit() (*runner.ExitRecord, error) {
-	var r runner.ExitRecord
-	if err := readJSON(filepath.Join(f.dir, "exit.json"), &r); err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil, nil
-		}
+	r, err := runner.ReadExit(f.dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
 		return nil, err
-	}
-	if r.Task != f.sheet.Task {
+	case r.Task != f.sheet.Task:
 		return nil, fmt.Errorf("exit.json is of task %q", r.Task)
 	}
 	return &r, nil

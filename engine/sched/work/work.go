@@ -48,7 +48,7 @@ func NewItem(a *compile.Action, m key.Manifest, attempt int, inputs []compile.In
 	k := m.Key()
 	w := Item{
 		Step: StepID(k), Node: a.Addr, Kind: a.Kind.Name, Version: a.Kind.Version, Key: k,
-		Manifest: m.Text(), Attempt: attempt, Inputs: inputs, kind: a.Kind, timeout: a.Timeout,
+		Manifest: m.Text(), Attempt: attempt, Inputs: inputs, live: live{kind: a.Kind, timeout: a.Timeout},
 	}
 	w.job = w.jobWith(a.Spec, objects)
 	if a.Kind.Task == nil {

@@ -67,6 +67,7 @@ func server(f *flag.FlagSet, args []string) {
 	needs := f.String("needs", "", "fail unless this port is listened to")
 	must(f.Parse(args))
 
+	obey(*deaf, *slow) // before anything shows that we are here
 	for _, path := range []string{*touch, *once} {
 		_, err := os.Stat(path)
 		if path != "" && err != nil {
@@ -91,15 +92,14 @@ func server(f *flag.FlagSet, args []string) {
 	if *fork != "" {
 		forkSleeper(*fork, *bare)
 	}
-	line := []byte(strings.Repeat("x", 1023) + "\n")
-	for range *spew << 10 {
-		os.Stdout.Write(line)
+	lines := []byte(strings.Repeat(strings.Repeat("x", 127)+"\n", 1<<10))
+	for range *spew << 3 {
+		os.Stdout.Write(lines)
 	}
 	if *needs != "" {
 		_, err := http.Get("http://127.0.0.1:" + *needs + "/health")
 		must(err)
 	}
-	obey(*deaf, *slow)
 	if *port == "" {
 		select {}
 	}

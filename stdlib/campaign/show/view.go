@@ -1,4 +1,7 @@
-package campaign
+// Package show joins names to what the store holds, for reports and the run
+// directory. What it makes is a view: it can be made again at any time and is
+// never an input of anything.
+package show
 
 import (
 	"encoding/json"
@@ -10,23 +13,25 @@ import (
 	"github.com/sotabuild/sotabuild/engine/key"
 	"github.com/sotabuild/sotabuild/engine/plan"
 	"github.com/sotabuild/sotabuild/lang"
+	"github.com/sotabuild/sotabuild/stdlib/campaign"
+	"github.com/sotabuild/sotabuild/stdlib/campaign/prepare"
 	"github.com/sotabuild/sotabuild/stdlib/report"
 	"github.com/sotabuild/sotabuild/stdlib/result"
 	"github.com/sotabuild/sotabuild/stdlib/search"
 	"github.com/sotabuild/sotabuild/stdlib/winners"
 )
 
-// NewView joins names to what the store holds for exactly this campaign on this
+// View joins names to what the store holds for exactly this campaign on this
 // host: for each cell the newest sample of its key, failed ones included. A
 // cell that was never measured as it stands is left out and said so in Notes.
-func NewView(p *Prepared, r cache.Reader, tool string, now time.Time) (report.View, error) {
+func View(p *prepare.Prepared, r cache.Reader, tool string, now time.Time) (report.View, error) {
 	j := joiner{p: p, r: r, now: now}
 	// The verdicts know which record is a node's; nothing is restricted, so
 	// there is no address that could be wrong.
 	j.plan, _ = plan.Make(p.Graph, r, plan.Options{Now: now})
 	c := p.Campaign
 	v := report.View{
-		Campaign: c.Name, Tool: tool, Smoke: c.Smoke, SLA: slaOf(c),
+		Campaign: c.Name, Tool: tool, Smoke: c.Smoke, SLA: campaign.SLA(c),
 		Model: report.Model{ID: c.Model.ID, Path: c.Model.Path, Revision: c.Model.Revision, Tokenizer: c.Model.Tokenizer,
 			Precision: c.Model.Precision, Quantization: c.Model.Quantization, TrustRemoteCode: c.Model.TrustRemoteCode, MaxContext: c.Model.MaxContext},
 		Workload: workloadOf(c),
@@ -56,7 +61,7 @@ func workloadOf(c *lang.Campaign) report.Workload {
 
 // joiner collects one view.
 type joiner struct {
-	p          *Prepared
+	p          *prepare.Prepared
 	r          cache.Reader
 	plan       *plan.Plan
 	now        time.Time
@@ -101,7 +106,7 @@ func (j *joiner) text(addr, output string) (string, error) {
 func (j *joiner) sides() []report.Side {
 	c := j.p.Campaign
 	var out []report.Side
-	for _, fw := range Compared(c) {
+	for _, fw := range campaign.Compared(c) {
 		s := report.Side{Name: fw.Label, Definition: fw.Definition.Name, Target: fw.Label == c.Sides.Target,
 			State: report.Selected, Dropped: search.Dropped(fw.Flags, fw.Search)}
 		sw := j.p.Facts.Software[fw.Label]
@@ -109,11 +114,11 @@ func (j *joiner) sides() []report.Side {
 		if !sw.Digest.IsZero() {
 			s.Software = sw.Digest.String()
 		}
-		if version, err := j.text(versionAddr(fw), "version"); err == nil {
+		if version, err := j.text(campaign.VersionAddr(fw), "version"); err == nil {
 			s.Version = version
 		}
 		for _, h := range fw.Definition.Helps {
-			if rec := j.record(helpAddr(fw, h.Name)); rec != nil && rec.Outcome.State == cache.OK {
+			if rec := j.record(campaign.HelpAddr(fw, h.Name)); rec != nil && rec.Outcome.State == cache.OK {
 				s.Helps = append(s.Helps, report.Help{Name: h.Name, Path: helpPath(fw, h.Name), Digest: rec.Output("text")})
 			}
 		}
@@ -155,10 +160,10 @@ func (j *joiner) scenario(s lang.Scenario) (report.Scenario, error) {
 // ranking is computed from the rows by the very functions of the select and
 // winners nodes, so that it is there before those nodes have run.
 func (j *joiner) ranking(rows map[string][]winners.Input) winners.Ranking {
-	sla := slaOf(j.p.Campaign)
+	sla := campaign.SLA(j.p.Campaign)
 	var target key.Digest
 	var sels []winners.SelectionInput
-	for i, fw := range Compared(j.p.Campaign) {
+	for i, fw := range campaign.Compared(j.p.Campaign) {
 		sel := winners.Select(rows[fw.Label], sla)
 		// Only the order of ties depends on these digests.
 		d := key.Sum([]byte{byte(i)})
@@ -171,7 +176,7 @@ func (j *joiner) ranking(rows map[string][]winners.Input) winners.Ranking {
 }
 
 // cell is nil when the cell has no sample as it stands.
-func (j *joiner) cell(c Cell) (*report.Cell, error) {
+func (j *joiner) cell(c campaign.Cell) (*report.Cell, error) {
 	out := &report.Cell{Framework: c.Framework, Candidate: c.Candidate.Name}
 	if c.Skip != "" {
 		return out, j.skipped(c, out)
@@ -190,7 +195,7 @@ func (j *joiner) cell(c Cell) (*report.Cell, error) {
 	}
 	out.Row, out.Digest = &row, rec.Output("row")
 	if side := j.framework(c.Framework); side != nil && side.Definition.Version != nil {
-		if row.Subject.Version, err = j.text(versionAddr(*side), "version"); err != nil {
+		if row.Subject.Version, err = j.text(campaign.VersionAddr(*side), "version"); err != nil {
 			return nil, err
 		}
 	}
@@ -207,13 +212,10 @@ func (j *joiner) cell(c Cell) (*report.Cell, error) {
 }
 
 // skipped makes the row of a candidate that was never run (R075).
-func (j *joiner) skipped(c Cell, out *report.Cell) error {
+func (j *joiner) skipped(c campaign.Cell, out *report.Cell) error {
 	id, _ := j.p.Graph.Lookup(c.Addr)
-	spec := j.p.Graph.Actions[id].Spec.(BenchSpec)
-	row := result.Row{Version: result.RowVersion, Workload: spec.Life.Workload}
-	row.Fail(c.SkipClass, c.Skip)
-	row.Subject = spec.subject()
-	row.Server.Command = serverOf(spec).Argv
+	spec := j.p.Graph.Actions[id].Spec.(campaign.BenchSpec)
+	row := spec.SkippedRow(c.SkipClass, c.Skip)
 	b, err := json.Marshal(row)
 	if err != nil {
 		return fmt.Errorf("writing the skipped row of %s: %w", c.Addr, err)

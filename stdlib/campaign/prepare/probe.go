@@ -1,4 +1,4 @@
-package campaign
+package prepare
 
 import (
 	"bufio"
@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -19,6 +20,7 @@ import (
 	"github.com/sotabuild/sotabuild/engine/compile"
 	"github.com/sotabuild/sotabuild/engine/key"
 	"github.com/sotabuild/sotabuild/lang"
+	"github.com/sotabuild/sotabuild/stdlib/campaign"
 	"github.com/sotabuild/sotabuild/stdlib/result"
 )
 
@@ -30,15 +32,15 @@ const unknown = "unknown"
 // weights, the environment class, the hardware. It starts nothing but
 // nvidia-smi, and only for a campaign with GPUs. What is missing comes back as
 // diagnostics with the campaign's own ranges.
-func Probe(ctx context.Context, c *lang.Campaign, files *key.Files, self string) (Facts, lang.Diagnostics) {
-	f := Facts{Software: map[string]Software{}, Self: self}
+func Probe(ctx context.Context, c *lang.Campaign, files *key.Files, self string) (campaign.Facts, lang.Diagnostics) {
+	f := campaign.Facts{Software: map[string]campaign.Software{}, Self: self}
 	var diags lang.Diagnostics
 	bad := func(r lang.Range, summary, detail string) {
 		diags = append(diags, lang.Diagnostic{Severity: lang.Error, Code: strings.ReplaceAll(strings.ToLower(summary), " ", "_"), Summary: summary, Detail: detail, Range: r})
 	}
-	for _, fw := range Compared(c) {
+	for _, fw := range campaign.Compared(c) {
 		if fw.Program == "" {
-			f.Software[fw.Label] = Software{Image: fw.Image}
+			f.Software[fw.Label] = campaign.Software{Image: fw.Image}
 			continue
 		}
 		d, err := programDigest(fw, files)
@@ -48,7 +50,7 @@ func Probe(ctx context.Context, c *lang.Campaign, files *key.Files, self string)
 		case err != nil:
 			bad(fw.Range, "Program cannot be read", fmt.Sprintf("Framework %q: %v. Its bytes are part of every key, so it must be readable.", fw.Label, err))
 		}
-		f.Software[fw.Label] = Software{Digest: d}
+		f.Software[fw.Label] = campaign.Software{Digest: d}
 	}
 	if c.Model.Path != "" {
 		d, err := files.Tree(c.Model.Path)
@@ -57,6 +59,13 @@ func Probe(ctx context.Context, c *lang.Campaign, files *key.Files, self string)
 		}
 		f.Weights = d
 	}
+	if apart(c) {
+		d, err := files.Tree(c.Model.Tokenizer)
+		if err != nil {
+			bad(c.Model.Range, "Tokenizer cannot be read", fmt.Sprintf("Model %q has tokenizer = %q: %v. Write a hub id, or the folder of its files.", c.Model.ID, c.Model.Tokenizer, err))
+		}
+		f.Tokenizer = d
+	}
 	f.Hardware, f.Env = host(c)
 	if c.GPUs != nil {
 		if err := probeGPUs(ctx, c, &f); err != nil {
@@ -64,6 +73,12 @@ func Probe(ctx context.Context, c *lang.Campaign, files *key.Files, self string)
 		}
 	}
 	return f, diags
+}
+
+// apart reports whether the tokenizer is a path of its own. A path is no part
+// of a key, its content is.
+func apart(c *lang.Campaign) bool {
+	return filepath.IsAbs(c.Model.Tokenizer) && c.Model.Tokenizer != c.Model.Path
 }
 
 // programDigest identifies the program's file tree: the folder that the
@@ -141,7 +156,7 @@ var gpuFields = []struct {
 
 // probeGPUs asks the driver about the campaign's GPUs. Fields that the driver
 // does not report are the literal "unknown".
-func probeGPUs(ctx context.Context, c *lang.Campaign, f *Facts) error {
+func probeGPUs(ctx context.Context, c *lang.Campaign, f *campaign.Facts) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	query := []string{"index", "uuid"}

@@ -1,4 +1,8 @@
-package campaign
+// Package prepare turns a loaded campaign into a compiled graph on this host: it
+// reads the host's facts (Probe), finds the help texts that the store already
+// has, checks the base flags against them and compiles. It starts nothing but
+// nvidia-smi and changes nothing.
+package prepare
 
 import (
 	"context"
@@ -9,23 +13,24 @@ import (
 	"github.com/sotabuild/sotabuild/engine/graph"
 	"github.com/sotabuild/sotabuild/engine/key"
 	"github.com/sotabuild/sotabuild/lang"
+	"github.com/sotabuild/sotabuild/stdlib/campaign"
 )
 
 // Prepared is a campaign ready to be planned.
 type Prepared struct {
 	Campaign *lang.Campaign
-	Facts    Facts
-	Declared Declared
+	Facts    campaign.Facts
+	Declared campaign.Declared
 	Graph    *compile.Graph
 	// Unasked are the addresses of help nodes whose text is not known yet:
 	// apply runs them first and prepares again (DESIGN 11.2).
 	Unasked []string
 }
 
-// Prepare reads the host's facts, looks up the known help texts, checks the
+// Campaign reads the host's facts, looks up the known help texts, checks the
 // base flags against them and compiles. With an error among the diagnostics
 // the result is nil.
-func Prepare(ctx context.Context, c *lang.Campaign, files *key.Files, r cache.Reader, self string) (*Prepared, lang.Diagnostics) {
+func Campaign(ctx context.Context, c *lang.Campaign, files *key.Files, r cache.Reader, self string) (*Prepared, lang.Diagnostics) {
 	f, diags := Probe(ctx, c, files, self)
 	if diags.HasErrors() {
 		return nil, diags
@@ -33,10 +38,10 @@ func Prepare(ctx context.Context, c *lang.Campaign, files *key.Files, r cache.Re
 	p := &Prepared{Campaign: c}
 	f.Helps, p.Unasked = knownHelps(c, f, r)
 	p.Facts = f
-	if diags = append(diags, CheckBase(c, f)...); diags.HasErrors() {
+	if diags = append(diags, campaign.CheckBase(c, f)...); diags.HasErrors() {
 		return nil, diags
 	}
-	p.Declared = Declare(c, f)
+	p.Declared = campaign.Declare(c, f)
 	for _, w := range p.Declared.Warnings {
 		diags = append(diags, lang.Diagnostic{Severity: lang.Warning, Code: "candidate_skipped", Summary: "Candidate is skipped", Detail: w})
 	}
@@ -53,24 +58,22 @@ func Prepare(ctx context.Context, c *lang.Campaign, files *key.Files, r cache.Re
 
 // knownHelps finds the help snapshots that the store has for exactly this
 // software and this question, by key.
-func knownHelps(c *lang.Campaign, f Facts, r cache.Reader) (texts map[string]string, unasked []string) {
+func knownHelps(c *lang.Campaign, f campaign.Facts, r cache.Reader) (texts map[string]string, unasked []string) {
 	texts = map[string]string{}
-	for _, fw := range Compared(c) {
-		var d Declared
-		d.declareHelp(c, f, fw)
-		g, problems := compile.Build(d.Decls, f.Env)
+	for _, fw := range campaign.Compared(c) {
+		g, problems := compile.Build(campaign.Asks(c, f, fw), f.Env)
 		if len(problems) > 0 {
-			panic("campaign: help nodes do not compile: " + problems[0].Text)
+			panic("prepare: help nodes do not compile: " + problems[0].Text)
 		}
 		for i := range g.Actions {
 			a := &g.Actions[i]
-			if a.Kind != helpKind {
+			if a.Kind != campaign.HelpKind {
 				continue
 			}
 			text, ok := stored(g, a.ID, r)
 			if !ok {
 				unasked = append(unasked, a.Addr)
-			} else if a.Addr == helpAddr(fw, "server") {
+			} else if a.Addr == campaign.HelpAddr(fw, "server") {
 				texts[fw.Label] = text
 			}
 		}

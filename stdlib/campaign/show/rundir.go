@@ -1,4 +1,4 @@
-package campaign
+package show
 
 import (
 	"errors"
@@ -11,6 +11,8 @@ import (
 
 	"github.com/sotabuild/sotabuild/engine/cache"
 	"github.com/sotabuild/sotabuild/engine/key"
+	"github.com/sotabuild/sotabuild/stdlib/campaign"
+	"github.com/sotabuild/sotabuild/stdlib/campaign/prepare"
 	"github.com/sotabuild/sotabuild/stdlib/report"
 	"github.com/sotabuild/sotabuild/stdlib/report/rundir"
 )
@@ -24,7 +26,7 @@ const maxLog = 1 << 20
 // returns the directory (R027–R029). The owner is the campaign by its name and
 // model, not the store: a store that is deleted or left behind on another
 // machine does not orphan the directory.
-func WriteRun(v report.View, p *Prepared, r cache.Reader, tasks string, now time.Time) (string, error) {
+func WriteRun(v report.View, p *prepare.Prepared, r cache.Reader, tasks string, now time.Time) (string, error) {
 	owner := rundir.Owner{Campaign: p.Campaign.Name, ID: key.Sum([]byte(p.Campaign.Name + "\x00" + p.Campaign.Model.ID)).Short()}
 	dir, err := rundir.Locate(p.Campaign.Artifacts, now, p.Campaign.Model.ID, owner)
 	if err != nil {
@@ -52,7 +54,7 @@ func WriteRun(v report.View, p *Prepared, r cache.Reader, tasks string, now time
 // artefacts collects what the cells point to.
 func (j *joiner) artefacts(v report.View, tasks string, files map[string][]byte) error {
 	digests := map[string]*cache.Record{}
-	for _, rec := range j.r.Kind(benchKind.Name) {
+	for _, rec := range j.r.Kind(campaign.BenchKind.Name) {
 		digests[rec.Output("row").String()] = rec
 	}
 	for _, s := range v.Scenarios {

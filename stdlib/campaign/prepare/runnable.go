@@ -1,10 +1,11 @@
-package campaign
+package prepare
 
 import (
 	"errors"
 	"fmt"
 
 	"github.com/sotabuild/sotabuild/lang"
+	"github.com/sotabuild/sotabuild/stdlib/campaign"
 )
 
 // Runnable says why a valid campaign cannot be applied by this build: parts of
@@ -27,7 +28,7 @@ func Runnable(c *lang.Campaign) error {
 		}
 	}
 	executor(c.Run.Executor)
-	for _, fw := range Compared(c) {
+	for _, fw := range campaign.Compared(c) {
 		if fw.Executor != nil {
 			executor(*fw.Executor)
 		}

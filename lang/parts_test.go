@@ -1,0 +1,236 @@
+package lang
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/txtar"
+)
+
+func TestDurations(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"30m": 30 * time.Minute, "1.5h": 90 * time.Minute, "500ms": 500 * time.Millisecond, "30d": 720 * time.Hour,
+		"1h30m": 90 * time.Minute, "0s": 0,
+	} {
+		if got, err := parseDuration(text); err != nil || got != want {
+			t.Errorf("parseDuration(%q) = %v, %v; want %v", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "30", "m", "30 m", "-3s", "3x", "1h30", "999999999999999d", "200000d200000d", "..s"} {
+		if got, err := parseDuration(text); err == nil {
+			t.Errorf("parseDuration(%q) = %v, want an error", text, got)
+		}
+	}
+}
+
+func TestBytes(t *testing.T) {
+	for text, want := range map[string]int64{"16g": 16 << 30, "512m": 512 << 20, "1.5k": 1536, "2GiB": 2 << 30, "1tb": 1 << 40} {
+		if got, err := parseBytes(text); err != nil || got != want {
+			t.Errorf("parseBytes(%q) = %d, %v; want %d", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "16", "g", "-1g", "16 g", "16gg", "99999999999999t"} {
+		if got, err := parseBytes(text); err == nil {
+			t.Errorf("parseBytes(%q) = %d, want an error", text, got)
+		}
+	}
+}
+
+func TestNearest(t *testing.T) {
+	names := []string{"compare", "excluded", "target", "max_p50_ttft_ms"}
+	for given, want := range map[string]string{"compair": "compare", "TARGET": "target", "max_p50_tft_ms": "max_p50_ttft_ms", "zzz": "", "": "", "x": ""} {
+		if got := nearest(given, names); got != want {
+			t.Errorf("nearest(%q) = %q, want %q", given, got, want)
+		}
+	}
+}
+
+func TestTextAlignsTheCaret(t *testing.T) {
+	d := Diagnostics{{
+		Severity: Error, Code: "c", Summary: "S", Detail: "first\n  --copy  this\n" + strings.Repeat("word ", 20),
+		Range: Range{File: "f.hcl", Line: 12, Col: 4, EndLine: 12, EndCol: 6}, Snippet: "\té́=xy\x1b[0m",
+	}}
+	want := "Error: S [c]\n  on f.hcl:12,4\n  12 | \té́=xy\uFFFD[0m\n     | \t  ^^\n" +
+		"  first\n    --copy  this\n" +
+		"  " + strings.TrimSpace(strings.Repeat("word ", 15)) + "\n  " + strings.TrimSpace(strings.Repeat("word ", 5)) + "\n"
+	if diff := cmp.Diff(want, d.Text(false)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if colored := d.Text(true); !strings.Contains(colored, "\x1b[1;31mError: S\x1b[0m") {
+		t.Errorf("no colour: %q", colored)
+	}
+}
+
+func TestDiagnosticsAsJSON(t *testing.T) {
+	_, diags := loadFiles(t, &txtar.Archive{Files: []txtar.File{{Name: "campaign.hcl", Data: []byte("speed = 3\n")}}}, Input{})
+	b, err := json.Marshal(diags[len(diags)-1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"severity":"error","code":"unknown_attribute","summary":"Unknown attribute",` +
+		`"detail":"There is no attribute \"speed\" at the top of a file. Attributes stand in blocks; values with a name of your own in locals { … }.",` +
+		`"range":{"file":"campaign.hcl","line":1,"col":1,"end_line":1,"end_col":6},"snippet":"speed = 3"}`
+	if diff := cmp.Diff(want, string(b)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestSecretIsNotShown(t *testing.T) {
+	for _, secret := range []string{`secrets { env = ["HF_TOKEN=hf_abcdef"] }`, `framework "openai" { url = ["http://u:hf_abcdef@h:1"] }`} {
+		_, diags := loadFiles(t, &txtar.Archive{Files: []txtar.File{{Name: "campaign.hcl", Data: []byte(secret + "\n")}}}, Input{})
+		found := false
+		for _, d := range diags {
+			found = found || d.Code == "secret_value"
+		}
+		if text := diags.Text(true); !found || strings.Contains(text, "hf_abcdef") {
+			t.Errorf("found %t in:\n%s", found, text)
+		}
+	}
+}
+
+func TestFormat(t *testing.T) {
+	in := "# head\ncampaign \"x\" {\n target=\"vllm\" # why\n    artifacts   = \"runs\"\n}\n"
+	want := "# head\ncampaign \"x\" {\n  target    = \"vllm\" # why\n  artifacts = \"runs\"\n}\n"
+	got, diags := Format("campaign.hcl", []byte(in))
+	if diff := cmp.Diff(want, string(got)); diff != "" || diags.HasErrors() {
+		t.Errorf("%v -want +got:\n%s", diags, diff)
+	}
+	if again, _ := Format("campaign.hcl", got); string(again) != want {
+		t.Errorf("formatting twice changes:\n%s", again)
+	}
+	if got, diags := Format("campaign.hcl", []byte("a = {")); got != nil || !diags.HasErrors() {
+		t.Errorf("a broken file is formatted: %q, %v", got, diags)
+	}
+}
+
+// condition loads a campaign with one stop block and returns its predicate.
+func predicateOf(t *testing.T, when string) Predicate {
+	t.Helper()
+	text := `campaign "x" {
+  target = "tinyserve"
+  compare = []
+  smoke = true
+}
+locals { limit = 40 }
+model "m" { vocab = [0, 9] }
+framework "tinyserve" {
+  program = "p"
+  checkout = "."
+  flags = { max_model_len = 9000 }
+}
+loop "rlcr" {
+  max_rounds = 1
+  agent "manual" { allowed_paths = ["**"] }
+  stop "s" {
+    when    = ` + when + `
+    reached = false
+  }
+}
+`
+	c, diags := loadFiles(t, &txtar.Archive{Files: []txtar.File{{Name: "campaign.hcl", Data: []byte(text)}}}, Input{})
+	if c == nil {
+		t.Fatal(diags.Text(false))
+	}
+	return c.Run.Loop.Stops[0].When
+}
+
+func TestPredicates(t *testing.T) {
+	gap := map[string]float64{"chat": 0.03, "summarization": -0.1}
+	tests := []struct {
+		when  string
+		facts map[string]any
+		value bool
+		seen  string
+		err   string // part of the error
+	}{
+		{`loop.gpu_hours > local.limit`, map[string]any{"loop.gpu_hours": 40.5}, true, "loop.gpu_hours = 40.5", ""},
+		{`loop.gpu_hours > 40`, map[string]any{"loop.gpu_hours": 40}, false, "loop.gpu_hours = 40", ""},
+		{`round.worst_gap == 0.1`, map[string]any{"round.worst_gap": 0.1}, true, "round.worst_gap = 0.1", ""},
+		{`round.gap["chat"] <= 0.03 && round.stable`, map[string]any{"round.gap": gap, "round.stable": true}, true, `round.gap["chat"] = 0.03, round.stable = true`, ""},
+		{`length([for s, g in round.gap : s if g > 0]) == 1`, map[string]any{"round.gap": gap}, true, `round.gap["chat"] = 0.03, round.gap["summarization"] = -0.1`, ""},
+		{`loop.elapsed >= duration("2h")`, map[string]any{"loop.elapsed": int64(7200)}, true, "loop.elapsed = 7200", ""},
+		{`loop.base_commit == "abc"`, map[string]any{"loop.base_commit": "abd"}, false, `loop.base_commit = "abd"`, ""},
+		{`round.fair || round.stable`, map[string]any{"round.fair": true}, false, "round.fair = true", "round.stable is not known"},
+		{`round.stable`, map[string]any{"round.stable": nil}, false, "", "round.stable is not known"},
+		{`round.worst_gap < 0`, map[string]any{"round.worst_gap": math.NaN()}, false, "", "no number"},
+		{`round.gap["chat"] < 0`, map[string]any{"round.gap": map[string]float64{"other": 1}}, false, "", `round.gap["chat"] is not known`},
+		{`round.gap["chat"] < 0`, map[string]any{"round.gap": map[string]float64{}}, false, "", "no scenario"},
+		{`round.stable`, map[string]any{"round.stable": 3}, false, "round.stable = 3", "not true or false"},
+		{`round.stable`, map[string]any{"round.stable": []int{}}, false, "", "type []int"},
+	}
+	for _, tt := range tests {
+		p := predicateOf(t, tt.when)
+		if p.Text() != tt.when {
+			t.Errorf("Text() = %q, want %q", p.Text(), tt.when)
+		}
+		value, seen, err := p.Eval(tt.facts)
+		if value != tt.value || seen != tt.seen {
+			t.Errorf("%s: %t, saw %q; want %t, %q", tt.when, value, seen, tt.value, tt.seen)
+		}
+		if (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
+			t.Errorf("%s: error %v, want one with %q", tt.when, err, tt.err)
+		}
+	}
+}
+
+// TestOrderAndCommentsChangeNothing loads a campaign with its blocks turned
+// round and comments between them.
+func TestOrderAndCommentsChangeNothing(t *testing.T) {
+	a, err := txtar.ParseFile(filepath.Join("testdata", "good", "whole_language.txtar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(a.Files[0].Data)
+	blocks := strings.Split(strings.TrimSpace(text), "\n}\n")
+	var frameworks, rest []string
+	for _, b := range blocks {
+		b = strings.TrimSuffix(strings.TrimSpace(b), "\n}") + "\n}\n"
+		if strings.Contains(b, "\nframework ") || strings.HasPrefix(b, "framework ") || strings.Contains(b, "scenario ") {
+			frameworks = append(frameworks, b) // their order is what people see, so it stays
+		} else {
+			rest = append([]string{"# a comment\n/* another */\n" + b}, rest...)
+		}
+	}
+	turned := strings.Join(append(rest, frameworks...), "\n\n// and one more\n")
+	first, diags := loadFiles(t, a, Input{})
+	if first == nil {
+		t.Fatal(diags.Text(false))
+	}
+	second, diags := loadFiles(t, &txtar.Archive{Files: []txtar.File{{Name: "campaign.hcl", Data: []byte(turned)}}}, Input{})
+	if second == nil {
+		t.Fatal(diags.Text(false))
+	}
+	if first.Frameworks[0].Range == second.Frameworks[0].Range {
+		t.Error("nothing was turned round")
+	}
+	if diff := cmp.Diff(anonymous(first.Dir, dump(first)), anonymous(second.Dir, dump(second))); diff != "" {
+		t.Errorf("-first +turned:\n%s", diff)
+	}
+}
+
+func TestFilesAreKept(t *testing.T) {
+	a, err := txtar.ParseFile(filepath.Join("testdata", "good", "model_config.txtar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, diags := loadFiles(t, a, Input{})
+	if c == nil {
+		t.Fatal(diags.Text(false))
+	}
+	var names []string
+	for _, f := range c.Files {
+		names = append(names, f.Name)
+		if b, err := os.ReadFile(filepath.Join(c.Dir, f.Name)); err != nil || string(b) != string(f.Bytes) {
+			t.Errorf("%s: other bytes were kept (%v)", f.Name, err)
+		}
+	}
+	if diff := cmp.Diff([]string{"campaign.hcl", filepath.Join("model", "config.json")}, names); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}

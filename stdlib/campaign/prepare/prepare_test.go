@@ -1,0 +1,98 @@
+package prepare
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sotabuild/sotabuild/engine/cache"
+	"github.com/sotabuild/sotabuild/engine/compile"
+	"github.com/sotabuild/sotabuild/engine/key"
+	"github.com/sotabuild/sotabuild/lang"
+	"github.com/sotabuild/sotabuild/stdlib/campaign"
+	"github.com/sotabuild/sotabuild/stdlib/campaign/internal/sample"
+)
+
+func facts(c *lang.Campaign) campaign.Facts {
+	f := campaign.Facts{Software: map[string]campaign.Software{}, Weights: key.Sum([]byte("weights")), Helps: map[string]string{},
+		Env: compile.Env{Binding: sample.Binding()}}
+	for _, fw := range c.Frameworks {
+		f.Software[fw.Label] = campaign.Software{Digest: key.Sum([]byte("program"))}
+		f.Helps[fw.Label] = sample.Help
+	}
+	return f
+}
+
+// empty is a store in which nothing was ever run.
+func empty(t *testing.T) cache.Reader {
+	t.Helper()
+	r, err := cache.OpenReader(filepath.Join(t.TempDir(), "store"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// TestHelpIsAskedBeforeItIsKnown: without a snapshot nothing is skipped, and
+// the help nodes are what apply has to run first.
+func TestHelpIsAskedBeforeItIsKnown(t *testing.T) {
+	c := sample.Load(t, strings.Replace(sample.Text, "space          = { max_num_seqs = [2] }", "space          = { max_num_sex = [2] }", 1))
+	f := facts(c)
+	f.Helps = map[string]string{}
+	d := campaign.Declare(c, f)
+	for _, cell := range d.Cells {
+		if cell.Skip != "" {
+			t.Errorf("%s is skipped although nothing is known", cell.Addr)
+		}
+	}
+	if _, unasked := knownHelps(c, f, empty(t)); !slices.Equal(unasked, []string{"help.fast.server", "help.slow.server"}) {
+		t.Errorf("unasked %v", unasked)
+	}
+}
+
+// TestRunnableNamesEveryPartThatIsMissing: all at once, each with what to write
+// instead.
+func TestRunnableNamesEveryPartThatIsMissing(t *testing.T) {
+	c := sample.Load(t, sample.Text)
+	if err := Runnable(c); err != nil {
+		t.Fatalf("the test campaign: %v", err)
+	}
+	c.Run.Executor = lang.Executor{Type: "kubernetes"}
+	c.Frameworks[0].Program, c.Frameworks[0].Image = "", "vllm:1"
+	c.Frameworks[1].URL = []string{"http://localhost:8000"}
+	c.Load.Workload.Arrival, c.Load.Workload.Dataset, c.Load.Workload.Endpoint = "gamma", "sharegpt", "chat"
+	c.Judge.Accuracy = &lang.Accuracy{}
+	c.Run.Loop = &lang.Loop{Type: "rlcr"}
+	c.Run.Cache.Remote = "oci://x/y"
+	err := Runnable(c)
+	if err == nil {
+		t.Fatal("nothing is missing")
+	}
+	for _, want := range []string{"kubernetes", "has an image", "running url", "gamma", "sharegpt", "chat", "accuracy", "rlcr", "remote store"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("no word of %s in\n%v", want, err)
+		}
+	}
+}
+
+func TestGPUAnswers(t *testing.T) {
+	rows, err := parseGPUs([]byte("0, GPU-aa, NVIDIA H200, 143771, Disabled, 700.00, 580.159.04\n1, GPU-bb, NVIDIA H200, 143771, [N/A], [Not Supported], 580.159.04\n"), 7)
+	if err != nil || len(rows) != 2 || rows[1][1] != "GPU-bb" {
+		t.Fatalf("%v %v", rows, err)
+	}
+	for in, want := range map[[2]string]string{
+		{"env.mig", "[N/A]"}:               unknown,
+		{"env.power_cap_w", ""}:            unknown,
+		{"env.driver_major", "580.159.04"}: "580",
+		{"env.driver", "580.159.04"}:       "580.159.04",
+		{"env.gpu", "NVIDIA H200"}:         "NVIDIA H200",
+	} {
+		if got := tidyGPU(in[0], in[1]); got != want {
+			t.Errorf("%v: %q, want %q", in, got, want)
+		}
+	}
+	if _, err := parseGPUs([]byte("No devices were found\n"), 7); err == nil {
+		t.Error("text that is no table is no error")
+	}
+}

@@ -1,0 +1,66 @@
+package show
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sotabuild/sotabuild/engine/cache"
+	"github.com/sotabuild/sotabuild/engine/compile"
+	"github.com/sotabuild/sotabuild/engine/key"
+	"github.com/sotabuild/sotabuild/lang"
+	"github.com/sotabuild/sotabuild/stdlib/campaign"
+	"github.com/sotabuild/sotabuild/stdlib/campaign/internal/sample"
+	"github.com/sotabuild/sotabuild/stdlib/campaign/prepare"
+	"github.com/sotabuild/sotabuild/stdlib/result"
+)
+
+func facts(c *lang.Campaign) campaign.Facts {
+	f := campaign.Facts{Software: map[string]campaign.Software{}, Weights: key.Sum([]byte("weights")), Helps: map[string]string{},
+		Env: compile.Env{Binding: sample.Binding()}}
+	for _, fw := range c.Frameworks {
+		f.Software[fw.Label] = campaign.Software{Digest: key.Sum([]byte("program"))}
+		f.Helps[fw.Label] = sample.Help
+	}
+	return f
+}
+
+// empty is a store in which nothing was ever run.
+func empty(t *testing.T) cache.Reader {
+	t.Helper()
+	r, err := cache.OpenReader(filepath.Join(t.TempDir(), "store"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// TestViewSaysWhatIsNotMeasured: an empty store gives a view without rows that
+// says so, and a skipped candidate has its row all the same.
+func TestViewSaysWhatIsNotMeasured(t *testing.T) {
+	c := sample.Load(t, strings.Replace(sample.Text, "space          = { max_num_seqs = [2] }", "space          = { max_num_sex = [2] }", 1))
+	f := facts(c)
+	d := campaign.Declare(c, f)
+	g, problems := compile.Build(d.Decls, f.Env)
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	p := &prepare.Prepared{Campaign: c, Facts: f, Declared: d, Graph: g}
+	v, err := View(p, empty(t), "test", time.Unix(0, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := 0
+	for _, s := range v.Scenarios {
+		for _, cell := range s.Cells {
+			rows++
+			if cell.Row.Status != result.Skipped || len(cell.Row.Metrics) != 0 {
+				t.Errorf("a row that was never measured: %+v", cell.Row)
+			}
+		}
+	}
+	if rows != 4 || len(v.Notes) != 1 || !strings.Contains(v.Notes[0], "16 cells") {
+		t.Errorf("%d rows, notes %v; want the 4 skipped and a note of the other 16", rows, v.Notes)
+	}
+}
