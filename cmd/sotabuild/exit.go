@@ -6,7 +6,6 @@ import (
 	"io"
 
 	"github.com/sotabuild/sotabuild/engine/cache"
-	"github.com/sotabuild/sotabuild/lang"
 )
 
 // code is an exit code.
@@ -67,12 +66,6 @@ func done(c code) error {
 	}
 	return &exitError{code: c}
 }
-
-// diagnosticsError carries a campaign's problems to the one place that prints
-// them.
-type diagnosticsError struct{ diags lang.Diagnostics }
-
-func (e *diagnosticsError) Error() string { return fmt.Sprintf("%d problems", len(e.diags)) }
 
 // complain prints an error for people and returns the exit code.
 func complain(w io.Writer, err error) code {

@@ -114,7 +114,7 @@ func kill(t *testing.T, cmd *exec.Cmd) {
 
 func TestSecondWriterIsRefused(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
-	cmd, out, in := child(t, "hold", dir)
+	cmd, out, _ := child(t, "hold", dir)
 	if !out.Scan() || out.Text() != "ready" {
 		t.Fatalf("child said %q", out.Text())
 	}
@@ -131,7 +131,7 @@ func TestSecondWriterIsRefused(t *testing.T) {
 	}
 	closing(t, l)
 
-	cmd, out, in = child(t, "hold", dir)
+	cmd, out, in := child(t, "hold", dir)
 	if !out.Scan() || out.Text() != "ready" {
 		t.Fatalf("child said %q", out.Text())
 	}

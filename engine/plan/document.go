@@ -80,7 +80,7 @@ type DocumentRecord struct {
 
 // Document is the plan's form for machines.
 func (p *Plan) Document(g *compile.Graph) Document {
-	c, e := p.Counts, p.Estimate
+	c := p.Counts
 	d := Document{
 		V: DocumentVersion, Serial: p.Serial,
 		Counts: map[string]int{
@@ -88,7 +88,7 @@ func (p *Plan) Document(g *compile.Graph) Document {
 			Blocked.Word(): c.Blocked, Sealed.Word(): c.Sealed, Skipped.Word(): c.Skipped,
 		},
 		Roots:    []DocumentRoot{},
-		Estimate: DocumentEstimate{e.Seconds, e.GPUSeconds, e.Known, e.Unknown},
+		Estimate: DocumentEstimate(p.Estimate),
 		Nodes:    make([]DocumentNode, 0, len(p.Nodes)),
 	}
 	for _, r := range p.Roots {

@@ -64,7 +64,7 @@ func TestMainMeasuresOverLoopback(t *testing.T) {
 	s.URL, s.Load.Warmup, s.Load.Concurrency = srv.URL, 1, ptr(1)
 	s.Rules.MaxSendLag = time.Minute // the machine may be crowded; lag is judged elsewhere
 	path, out := specFile(t, s)
-	if code := bench.Main(path, url); code != 0 {
+	if code := bench.Main(path, s.URL); code != 0 {
 		t.Fatalf("exit code %d", code)
 	}
 	srv.Close()
@@ -118,7 +118,7 @@ func TestMainWritesTheVerdictOfAFailure(t *testing.T) {
 	s.URL = srv.URL
 	srv.Close() // the port is free again: connections are refused
 	path, out := specFile(t, s)
-	if code := bench.Main(path, url); code != 0 {
+	if code := bench.Main(path, s.URL); code != 0 {
 		t.Fatalf("exit code %d", code)
 	}
 	if o := readOutcome(t, out); o.Class != result.ConnFailed || !strings.Contains(o.Reason, "refused") {
@@ -144,7 +144,7 @@ func TestMainRefusesWhatIsNoSpec(t *testing.T) {
 		"unknown_field":   file(t, "spec.json", `{"version":1,"modle":"sim"}`),
 		"missing_dataset": path,
 	} {
-		if code := bench.Main(path, url); code != 1 {
+		if code := bench.Main(path, s.URL); code != 1 {
 			t.Errorf("%s: exit code %d", name, code)
 		}
 	}
