@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sotabuild/sotabuild/engine/compile"
 	"github.com/sotabuild/sotabuild/engine/graph"
 )
 
@@ -51,7 +52,8 @@ func graphCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// picture draws blocks or actions, all or what the targets need.
+// picture draws blocks or actions, all or what the targets need. Of blocks that
+// is what feeds them; of actions also what only comes before them.
 func picture(s *session, actions bool, targets []string) (graph.Picture, error) {
 	g := s.Graph
 	marked := make([]bool, len(g.Actions))
@@ -68,24 +70,37 @@ func picture(s *session, actions bool, targets []string) (graph.Picture, error) 
 	if len(wrong) > 0 {
 		return graph.Picture{}, fail(codeUsage, wrong, "`sotabuild plan --all` lists every node")
 	}
-	g.Ancestors(marked)
-	keep := func(id int) bool { return len(targets) == 0 || marked[id] }
-	if actions {
-		p := g.Picture()
-		names := map[string]bool{}
-		for i := range g.Actions {
-			names[g.Actions[i].Addr] = keep(i)
-		}
-		return p.Only(names), nil
+	if !actions {
+		return blockPicture(g, marked, len(targets) == 0)
 	}
+	g.Ancestors(marked)
+	names := map[string]bool{}
+	for i := range g.Actions {
+		names[g.Actions[i].Addr] = len(targets) == 0 || marked[i]
+	}
+	return g.Picture().Only(names), nil
+}
+
+func blockPicture(g *compile.Graph, marked []bool, all bool) (graph.Picture, error) {
 	blocks, err := g.Blocks()
 	if err != nil {
 		return graph.Picture{}, fail(codeError, err, "`sotabuild graph --actions` draws the nodes themselves")
 	}
+	if all {
+		return blocks.Picture(), nil
+	}
 	names := map[string]bool{}
 	for i := range g.Actions {
-		if keep(i) {
-			names[g.Actions[i].Block] = true
+		block := g.Actions[i].Block
+		if !marked[i] || names[block] {
+			continue
+		}
+		before, err := blocks.Ancestors(block)
+		if err != nil {
+			return graph.Picture{}, err
+		}
+		for _, name := range append(before, block) {
+			names[name] = true
 		}
 	}
 	return blocks.Picture().Only(names), nil

@@ -1,0 +1,64 @@
+package conformance
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// TestSavedPlan saves a plan, applies it once, and has it refused with its own
+// exit code whenever anything moved, naming what.
+func TestSavedPlan(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, pair("none"))
+	file := filepath.Join(s.dir, "p.plan")
+	refused := func(args []string, want ...string) {
+		t.Helper()
+		r := s.must(3, append(args, file)...)
+		for _, w := range want {
+			if !strings.Contains(r.err, w) {
+				t.Errorf("%v: the refusal does not say %q:\n%s", args, w, r.err)
+			}
+		}
+	}
+	s.must(0, "plan", "--out", file)
+	s.edit("campaign.hcl", "input_len   = 16", "input_len   = 17")
+	refused([]string{"apply"}, "file campaign.hcl: its bytes changed", "input_len 16 → 17")
+	s.edit("campaign.hcl", "input_len   = 17", "input_len   = 16")
+	refused([]string{"apply", "--store", t.TempDir()}, "store: it is another one")
+	s.must(7, "apply", "--target", "winners", file)
+
+	s.must(0, "apply", file)
+	refused([]string{"apply"}, "applied before")
+	s.must(0, "plan", "--detailed-exitcode", "--out", file)
+	s.must(0, "apply", file)
+	refused([]string{"apply"}, "applied before")
+
+	s.must(0, "plan", "--out", file, "--replace", "winners")
+	s.must(0, "apply")
+	s.must(0, "apply", file) // nothing ran in between, so nothing moved
+	s.write("p.plan", strings.Replace(s.read("p.plan"), "winners", "losers", 1))
+	s.must(7, "apply", file)
+}
+
+// TestPlanForms prints one plan in every form.
+func TestPlanForms(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, pair("none"))
+	md := s.must(0, "plan", "--format", "markdown").out
+	if !strings.HasPrefix(md, "### Plan for `") || !strings.Contains(md, "new") || utf8.RuneCountInString(md) > 65_536 {
+		t.Errorf("markdown:\n%s", md)
+	}
+	s.must(2, "plan", "--detailed-exitcode")
+	for _, args := range [][]string{{"graph"}, {"graph", "--actions"}, {"graph", "--format", "mermaid"}, {"graph", "--target", "framework.good"}} {
+		if out := s.must(0, args...).out; !strings.Contains(out, "good") {
+			t.Errorf("%v draws no framework:\n%s", args, out)
+		}
+	}
+	if out := s.must(0, "graph", "--target", "framework.good").out; strings.Contains(out, "slow") {
+		t.Errorf("graph --target draws what is not needed:\n%s", out)
+	}
+	s.must(7, "graph", "--target", "framework.none")
+	s.must(7, "explain", "1", "2")
+}
