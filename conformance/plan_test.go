@@ -1,6 +1,8 @@
 package conformance
 
 import (
+	"encoding/json"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -61,4 +63,43 @@ func TestPlanForms(t *testing.T) {
 	}
 	s.must(7, "graph", "--target", "framework.none")
 	s.must(7, "explain", "1", "2")
+}
+
+// TestRefresh changes a program behind the plan's back: --refresh=false does not
+// look, the default does.
+func TestRefresh(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, pair("none"))
+	program, err := os.ReadFile(filepath.Join(bin, "badserve"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(s.dir, "badserve"), program, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	s.write("campaign.hcl", strings.ReplaceAll(s.read("campaign.hcl"), filepath.Join(bin, "badserve"), "badserve"))
+	if r := s.must(0, "plan", "--refresh=false"); !strings.Contains(r.err, "reads them now") {
+		t.Errorf("the first plan does not say that it read the facts: %s", r.err)
+	}
+	key := func(args ...string) string {
+		t.Helper()
+		var p struct {
+			Nodes []struct{ Node, Key string }
+		}
+		if err := json.Unmarshal([]byte(s.must(0, append([]string{"plan", "--json"}, args...)...).out), &p); err != nil {
+			t.Fatal(err)
+		}
+		return p.Nodes[0].Key
+	}
+	before := key()
+	if err := os.WriteFile(filepath.Join(s.dir, "badserve"), append(program, 0), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if key("--refresh=false") != before {
+		t.Error("--refresh=false read the program")
+	}
+	if key() == before {
+		t.Error("a changed program changed no key")
+	}
+	s.must(7, "plan", "--refresh=false", "--out", filepath.Join(s.dir, "p"))
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -28,9 +29,14 @@ func (o *planOptions) register(cmd *cobra.Command) {
 
 func planCommand(a *app) *cobra.Command {
 	var o planOptions
+	var refresh bool
 	cmd := &cobra.Command{
 		Use: "plan", Short: "Say what is stale and why; start nothing", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			a.stale = !refresh
+			if a.stale && o.out != "" {
+				return fail(codeUsage, errors.New("a plan that is saved must be made of facts that were read; leave --refresh=false or --out out"))
+			}
 			s, err := a.view(cmd.Context())
 			if err != nil {
 				return err
@@ -58,6 +64,7 @@ func planCommand(a *app) *cobra.Command {
 	}
 	o.register(cmd)
 	cmd.Flags().BoolVar(&o.detailed, "detailed-exitcode", false, "exit with 2 when apply would run something")
+	cmd.Flags().BoolVar(&refresh, "refresh", true, "read files, programs and GPUs again; false takes the facts of the last time")
 	cmd.Flags().BoolVar(&o.all, "all", false, "list every node")
 	cmd.Flags().StringVar(&o.out, "out", "", "save the plan to this file, for `apply FILE`")
 	cmd.Flags().StringVar(&o.format, "format", "", "markdown: a comment for a pull request, at most 65,536 characters")

@@ -42,6 +42,7 @@ type app struct {
 	vars     []string
 	color    string
 	json     bool
+	stale    bool    // facts of the last time will do
 	fixed    *inputs // of a saved plan; nil: what is given counts
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/sotabuild/sotabuild/engine/cache"
 	"github.com/sotabuild/sotabuild/engine/key"
 	"github.com/sotabuild/sotabuild/lang"
+	"github.com/sotabuild/sotabuild/stdlib/campaign"
 	"github.com/sotabuild/sotabuild/stdlib/campaign/prepare"
 	"github.com/sotabuild/sotabuild/stdlib/frameworks"
 )
@@ -128,18 +129,60 @@ func (a *app) open(ctx context.Context, store cache.Reader, c *lang.Campaign) (*
 	if err != nil {
 		return nil, err
 	}
-	p, diags := prepare.Campaign(ctx, c, files, store, self)
+	in, err := a.inputs()
+	if err != nil {
+		return nil, err
+	}
+	facts, err := a.facts(ctx, c, files, in, dir, self)
+	if err != nil {
+		return nil, err
+	}
+	p, diags := prepare.From(c, facts, store)
 	if err := a.diagnose(diags); err != nil {
 		return nil, err
 	}
 	for _, d := range store.Defects() {
 		fmt.Fprintf(a.err, "warning: store: %s\n", d)
 	}
-	in, err := a.inputs()
-	if err != nil {
-		return nil, err
-	}
 	return &session{Prepared: p, files: files, store: store, dir: dir, inputs: in}, nil
+}
+
+// facts reads the host's facts, or with --refresh=false takes those of the last
+// time. Where none are remembered of this very campaign they are read, and that
+// is said.
+func (a *app) facts(ctx context.Context, c *lang.Campaign, files *key.Files, in inputs, dir, self string) (campaign.Facts, error) {
+	build, err := files.File(self)
+	if err != nil {
+		return campaign.Facts{}, err
+	}
+	of, err := factsOf(c, build, in)
+	if err != nil {
+		return campaign.Facts{}, err
+	}
+	path := filepath.Join(dir, "facts")
+	if a.stale {
+		f, ok, err := prepare.Recall(path, of, self)
+		if err != nil || ok {
+			return f, err
+		}
+		fmt.Fprintln(a.err, "note: this campaign's facts were not read before, so --refresh=false reads them now")
+	}
+	f, diags := prepare.Probe(ctx, c, files, self)
+	if err := a.diagnose(diags); err != nil {
+		return f, err
+	}
+	return f, prepare.Remember(path, of, f)
+}
+
+// factsOf names what facts are the facts of.
+func factsOf(c *lang.Campaign, build key.Digest, in inputs) (key.Digest, error) {
+	b, err := json.Marshal(struct {
+		Build key.Digest
+		Dir   string
+		Files map[string]key.Digest
+		In    inputs
+	}{build, c.Dir, fileDigests(c), in})
+	return key.Sum(b), err
 }
 
 // view opens the campaign for reading only.
