@@ -106,6 +106,16 @@ func (a *app) printJSON(v any) error {
 	return err
 }
 
+// printLine writes one value as one line of JSON.
+func (a *app) printLine(v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(a.out, "%s\n", b)
+	return err
+}
+
 // completeNodes offers the addresses of the campaign.
 func (a *app) completeNodes(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 	s, err := a.view(cmd.Context())

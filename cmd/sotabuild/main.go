@@ -26,6 +26,7 @@ var commands = []func(*app) *cobra.Command{
 	showCommand,
 	explainCommand,
 	graphCommand,
+	cacheCommand,
 	reportCommand,
 	simserveCommand,
 	versionCommand,

@@ -14,6 +14,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/sotabuild/sotabuild/engine/cache/lock"
 	"github.com/sotabuild/sotabuild/engine/cache/objects"
 	"github.com/sotabuild/sotabuild/engine/key"
 )
@@ -21,6 +22,12 @@ import (
 // ErrMissing is in the chain of every error about an object that is not in the
 // store, or was and turned out broken: its producer must run again.
 var ErrMissing = objects.ErrMissing
+
+// LockedError says that another process has the store open for writing.
+type LockedError = lock.Error
+
+// Holder is the process that has a store open for writing.
+type Holder = lock.Holder
 
 // RecordVersion is the version of Record's JSON form.
 const RecordVersion = 1

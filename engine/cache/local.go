@@ -18,6 +18,7 @@ import (
 
 	"github.com/sotabuild/sotabuild/engine/cache/durable"
 	"github.com/sotabuild/sotabuild/engine/cache/journal"
+	"github.com/sotabuild/sotabuild/engine/cache/lock"
 	"github.com/sotabuild/sotabuild/engine/key"
 )
 
@@ -43,7 +44,7 @@ type Options struct {
 // folder is always safe: what was in it is a miss.
 type Local struct {
 	*Snapshot
-	lock *lock
+	lock *lock.Lock
 
 	append  sync.Mutex      // one append at a time
 	journal *journal.Writer // guarded by append; nil when closed
@@ -63,13 +64,13 @@ func OpenLocal(dir string, o Options) (*Local, error) {
 	if err := prepare(dir); err != nil {
 		return nil, fmt.Errorf("opening store %s: %w", dir, err)
 	}
-	lk, err := acquire(dir, o)
+	lk, err := lock.Acquire(dir, o.Command, o.Now)
 	if err != nil {
 		return nil, err
 	}
 	l := &Local{Snapshot: newSnapshot(dir, true), lock: lk}
 	if err := l.open(); err != nil {
-		return nil, errors.Join(fmt.Errorf("opening store %s: %w", dir, err), l.Snapshot.Close(), lk.release())
+		return nil, errors.Join(fmt.Errorf("opening store %s: %w", dir, err), l.Snapshot.Close(), lk.Release())
 	}
 	return l, nil
 }
@@ -242,13 +243,6 @@ func (l *Local) Spent(name string) bool {
 	return l.index.spent[name]
 }
 
-// Intents lists the intents not settled, oldest first.
-func (l *Local) Intents() []Intent {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Clone(l.index.intents)
-}
-
 // write appends one frame and takes it into the index. The caller holds append.
 func (l *Local) write(kind uint16, payload []byte) error {
 	if l.journal == nil {
@@ -271,7 +265,7 @@ var errClosed = errors.New("the store is closed")
 // writable says whether what is written would be found again: the folder may
 // have been deleted, and even made again by another process.
 func (l *Local) writable() error {
-	if !samePath(l.file, filepath.Join(l.dir, "journal")) {
+	if !lock.SamePath(l.file, filepath.Join(l.dir, "journal")) {
 		return fmt.Errorf("store %s was closed, or deleted while it was in use; open it again", l.dir)
 	}
 	return nil
@@ -285,5 +279,5 @@ func (l *Local) Close() error {
 		return errClosed
 	}
 	l.journal = nil
-	return errors.Join(l.Snapshot.Close(), l.lock.release())
+	return errors.Join(l.Snapshot.Close(), l.lock.Release())
 }

@@ -144,6 +144,13 @@ func (s *Snapshot) History(node string) []*Record {
 	return s.read(list)
 }
 
+// Intents lists the intents not settled, oldest first.
+func (s *Snapshot) Intents() []Intent {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.index.intents)
+}
+
 // Record returns the record of a serial, also one whose outputs are gone; nil if
 // there is none.
 func (s *Snapshot) Record(serial uint64) *Record {

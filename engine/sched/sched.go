@@ -28,6 +28,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/sotabuild/sotabuild/engine/cache"
 	"github.com/sotabuild/sotabuild/engine/compile"
 	"github.com/sotabuild/sotabuild/engine/event"
 	"github.com/sotabuild/sotabuild/engine/key"
@@ -99,6 +100,12 @@ func Run(ctx context.Context, cfg Config) (Summary, error) {
 // Adopt takes over what an earlier run left (work.Adopt).
 func Adopt(ctx context.Context, cfg Config) error {
 	return work.Adopt(ctx, cfg.place(), cfg.Graph, func(e event.Event) { say(&cfg, e) })
+}
+
+// Leases is what unsettled tasks still need of a store: objects, and folders of
+// dir by name (work.Leases).
+func Leases(dir string, intents []cache.Intent) (objects map[key.Digest]bool, tasks map[string]bool) {
+	return work.Leases(dir, intents)
 }
 
 func (cfg *Config) place() work.Place {

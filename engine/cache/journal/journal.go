@@ -128,13 +128,19 @@ func (w *Writer) Append(kind uint16, payload []byte) (Span, error) {
 }
 
 func encode(kind uint16, payload []byte) []byte {
-	b := make([]byte, 0, headSize+len(payload)+sumSize)
+	return AppendFrame(make([]byte, 0, headSize+len(payload)+sumSize), kind, payload)
+}
+
+// AppendFrame adds a frame to bytes that hold whole frames, for a journal that
+// is written anew.
+func AppendFrame(b []byte, kind uint16, payload []byte) []byte {
+	start := len(b)
 	b = append(b, frameMark...)
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(payload)))
 	b = binary.LittleEndian.AppendUint16(b, Version)
 	b = binary.LittleEndian.AppendUint16(b, kind)
 	b = append(b, payload...)
-	return binary.LittleEndian.AppendUint64(b, xxhash.Sum64(b))
+	return binary.LittleEndian.AppendUint64(b, xxhash.Sum64(b[start:]))
 }
 
 // scanner finds the whole frames of the first size bytes of a journal.

@@ -250,3 +250,47 @@ func (o *Store) place(tmp string, d key.Digest) error {
 	delete(o.broken, d)
 	return nil
 }
+
+// Remove deletes an object.
+func (o *Store) Remove(d key.Digest) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.sound, d)
+	return os.Remove(o.file(d))
+}
+
+// Walk visits the objects by name. A file that has no object's name is told as
+// a defect, and one that vanishes meanwhile is passed over.
+func (o *Store) Walk(visit func(d key.Digest, fi fs.FileInfo) error) error {
+	root := filepath.Join(o.dir, "cas")
+	shards, err := os.ReadDir(root)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("listing objects: %w", err)
+	}
+	for _, shard := range shards {
+		files, err := os.ReadDir(filepath.Join(root, shard.Name()))
+		if err != nil {
+			return fmt.Errorf("listing objects: %w", err)
+		}
+		for _, f := range files {
+			var d key.Digest
+			b, err := hex.DecodeString(shard.Name() + f.Name())
+			if err != nil || len(shard.Name()) != 2 || len(b) != len(d) {
+				o.defect("cas/%s/%s has no object's name", shard.Name(), f.Name())
+				continue
+			}
+			copy(d[:], b)
+			fi, err := f.Info()
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			if err != nil {
+				return fmt.Errorf("listing object %s: %w", d, err)
+			}
+			if err := visit(d, fi); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
