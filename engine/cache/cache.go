@@ -29,8 +29,8 @@ type LockedError = lock.Error
 // Holder is the process that has a store open for writing.
 type Holder = lock.Holder
 
-// RecordVersion is the version of Record's JSON form.
-const RecordVersion = 1
+// RecordVersion is the version of a record's form in the journal.
+const RecordVersion = 2
 
 // Record is what is kept of one finished run of a node. Node and Kind are
 // labels for people and for finding what a node was before; only Key decides.

@@ -86,11 +86,7 @@ func (l *Local) encodeAnew(keep func(*Record) bool) ([]byte, error) {
 		if !keep(r) {
 			continue
 		}
-		payload, err := encodeRecord(r)
-		if err != nil {
-			return nil, err
-		}
-		b = journal.AppendFrame(b, frameRecord, payload)
+		b = journal.AppendFrame(b, frameRecord, encodeRecord(r))
 	}
 	return b, nil
 }

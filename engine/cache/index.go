@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -25,64 +26,6 @@ const (
 	frameSerial uint16 = 5
 )
 
-// A record's payload starts with what the index needs, so that opening a store
-// parses no JSON:
-//
-//	u64 serial, key, u16 length of the node, node, u16 length of the kind, kind, JSON
-type recordHead struct {
-	serial     uint64
-	key        key.Key
-	node, kind []byte
-}
-
-const recordFixed = 8 + len(key.Key{})
-
-func encodeRecord(r *Record) ([]byte, error) {
-	b := binary.LittleEndian.AppendUint64(nil, r.Serial)
-	b = append(b, r.Key[:]...)
-	for _, s := range [...]string{r.Node, r.Kind} {
-		b = binary.LittleEndian.AppendUint16(b, uint16(len(s)))
-		b = append(b, s...)
-	}
-	j, err := json.Marshal(r)
-	return append(b, j...), err
-}
-
-func decodeHead(b []byte) (h recordHead, rest []byte, ok bool) {
-	if len(b) < recordFixed {
-		return h, nil, false
-	}
-	h.serial = binary.LittleEndian.Uint64(b)
-	copy(h.key[:], b[8:])
-	b = b[recordFixed:]
-	for _, s := range [...]*[]byte{&h.node, &h.kind} {
-		if len(b) < 2 || len(b) < 2+int(binary.LittleEndian.Uint16(b)) {
-			return h, nil, false
-		}
-		n := int(binary.LittleEndian.Uint16(b))
-		*s, b = b[2:2+n], b[2+n:]
-	}
-	return h, b, true
-}
-
-func decodeRecord(payload []byte) (*Record, error) {
-	h, rest, ok := decodeHead(payload)
-	if !ok {
-		return nil, errors.New("its head is cut short")
-	}
-	var r Record
-	if err := json.Unmarshal(rest, &r); err != nil {
-		return nil, err
-	}
-	if r.Version != RecordVersion {
-		return nil, fmt.Errorf("it has version %d, this build knows %d", r.Version, RecordVersion)
-	}
-	if r.Serial != h.serial || r.Key != h.key || r.Node != string(h.node) || r.Kind != string(h.kind) {
-		return nil, errors.New("its head and its body name different work")
-	}
-	return &r, nil
-}
-
 // checkRecord refuses what could not be read back as it was, and puts the rest
 // into canonical form. Identifiers must be UTF-8; sentences for people may
 // quote a log with any bytes in it, and those become U+FFFD.
@@ -100,6 +43,9 @@ func checkRecord(r *Record) error {
 		return fmt.Errorf("node %.80q and kind %.80q must have 1 to 65535 bytes", r.Node, r.Kind)
 	case r.Outcome.State != OK && r.Outcome.State != Failed && r.Outcome.State != Rejected:
 		return fmt.Errorf("state %q is not one of ok, failed, rejected", r.Outcome.State)
+	}
+	if s := r.Time.Seconds; math.IsNaN(s) || math.IsInf(s, 0) {
+		return fmt.Errorf("it took %g seconds", s)
 	}
 	r.Version = RecordVersion
 	r.Time.Started = r.Time.Started.UTC()

@@ -162,7 +162,52 @@ func (l *Local) Put(ctx context.Context, r Record) (*Record, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("recording %s: %w", r.Node, err)
 	}
-	if err := checkRecord(&r); err != nil {
+	l.append.Lock()
+	defer l.append.Unlock()
+	payload, err := l.prepared(&r, l.Serial()+1)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.write(frameRecord, payload); err != nil {
+		return nil, fmt.Errorf("recording %s: %w", r.Node, err)
+	}
+	return &r, nil
+}
+
+// Import appends records that were made elsewhere, such as those kept in a run
+// directory, as Put does, but syncs once for all of them: after an error or a
+// crash the first so many of them may be there.
+func (l *Local) Import(ctx context.Context, records []Record) error {
+	l.append.Lock()
+	defer l.append.Unlock()
+	if l.journal == nil {
+		return errClosed
+	}
+	if err := l.writable(); err != nil {
+		return err
+	}
+	for i, r := range records {
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("importing %s: %w", r.Node, err)
+		}
+		payload, err := l.prepared(&r, l.Serial()+1)
+		if err != nil {
+			return fmt.Errorf("importing record %d of %d: %w", i+1, len(records), err)
+		}
+		at, err := l.journal.Add(frameRecord, payload)
+		if err == nil {
+			err = l.indexed(frameRecord, payload, at)
+		}
+		if err != nil {
+			return fmt.Errorf("importing %s: %w", r.Node, err)
+		}
+	}
+	return l.journal.Sync()
+}
+
+// prepared checks a record and encodes it with its serial.
+func (l *Local) prepared(r *Record, serial uint64) ([]byte, error) {
+	if err := checkRecord(r); err != nil {
 		return nil, fmt.Errorf("recording %q: %w", r.Node, err)
 	}
 	for _, o := range r.Outputs {
@@ -170,17 +215,8 @@ func (l *Local) Put(ctx context.Context, r Record) (*Record, error) {
 			return nil, fmt.Errorf("recording %s: output %q: object %s of %d bytes: %w", r.Node, o.Name, o.Digest, o.Size, ErrMissing)
 		}
 	}
-	l.append.Lock()
-	defer l.append.Unlock()
-	r.Serial = l.Serial() + 1
-	payload, err := encodeRecord(&r)
-	if err != nil {
-		return nil, fmt.Errorf("recording %s: %w", r.Node, err)
-	}
-	if err := l.write(frameRecord, payload); err != nil {
-		return nil, fmt.Errorf("recording %s: %w", r.Node, err)
-	}
-	return &r, nil
+	r.Serial = serial
+	return encodeRecord(r), nil
 }
 
 // Intend writes an intent down; it is durable when it returns. A second intent
@@ -255,6 +291,10 @@ func (l *Local) write(kind uint16, payload []byte) error {
 	if err != nil {
 		return err
 	}
+	return l.indexed(kind, payload, at)
+}
+
+func (l *Local) indexed(kind uint16, payload []byte, at journal.Span) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.index.add(journal.Frame{Span: at, Version: journal.Version, Kind: kind, Payload: payload})

@@ -53,7 +53,7 @@ func (g *Graph) Manifest(id graph.NodeID, digest func(from graph.NodeID, output 
 		return a.own, true
 	}
 	var b key.Builder
-	b.Add(a.own.Facts()...)
+	b.Include(a.own)
 	known := true
 	for i, in := range a.Inputs {
 		d, ok := digest(a.Data[i], in.Output)

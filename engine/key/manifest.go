@@ -101,6 +101,13 @@ func (b *Builder) Add(facts ...Fact) {
 	}
 }
 
+// Include adds the facts of a finished manifest, which are canonical already.
+func (b *Builder) Include(m Manifest) { b.facts = append(b.facts, m.facts...) }
+
+// Facts are those added so far, in the order in which they were. The caller must
+// not change them.
+func (b *Builder) Facts() []Fact { return b.facts }
+
 func (b *Builder) add(name, label string, t Type, v string) {
 	if !word(name) {
 		panic(fmt.Sprintf("key: fact name %q is not one word of printable ASCII, or is reserved", name))

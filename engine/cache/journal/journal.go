@@ -102,6 +102,19 @@ func NewWriter(f *os.File, end int64) (*Writer, error) {
 // After an error the journal is as before; where that is not certain every
 // later Append is an error too.
 func (w *Writer) Append(kind uint16, payload []byte) (Span, error) {
+	at, err := w.Add(kind, payload)
+	if err == nil {
+		err = w.Sync()
+	}
+	if err != nil {
+		return Span{}, err
+	}
+	return at, nil
+}
+
+// Add is Append without waiting for the disk: the frame is there for good after
+// the next Sync.
+func (w *Writer) Add(kind uint16, payload []byte) (Span, error) {
 	if w.failed != nil {
 		return Span{}, w.failed
 	}
@@ -116,15 +129,22 @@ func (w *Writer) Append(kind uint16, payload []byte) (Span, error) {
 		}
 		return Span{}, errors.Join(fmt.Errorf("writing the journal: %w", err), w.failed)
 	}
+	at := Span{w.end, w.end + int64(len(b))}
+	w.end = at.To
+	return at, nil
+}
+
+// Sync waits until what was added is on the disk.
+func (w *Writer) Sync() error {
+	if w.failed != nil {
+		return w.failed
+	}
 	if err := w.f.Sync(); err != nil {
 		// What is on the disk is unknown now, and a second sync may wrongly
 		// report success.
 		w.failed = fmt.Errorf("syncing the journal; open the store again: %w", err)
-		return Span{}, w.failed
 	}
-	at := Span{w.end, w.end + int64(len(b))}
-	w.end = at.To
-	return at, nil
+	return w.failed
 }
 
 func encode(kind uint16, payload []byte) []byte {
