@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -61,7 +62,30 @@ func applyCommand(a *app) *cobra.Command {
 		},
 	}
 	o.register(cmd)
+	cmd.Flags().Float64Var(&o.gpuHours, "max-gpu-hours", 0, "start only what fits, by what it took the last time; the rest is left to the next apply (exit 6)")
+	cmd.Flags().StringVar(&o.deadline, "deadline", "", "start only what ends by then: a span (\"90m\") or a time (2026-12-01T06:00:00Z)")
 	return cmd
+}
+
+// budget reads the bounds of a run.
+func (o planOptions) budget(now time.Time) (plan.Budget, error) {
+	b := plan.Budget{GPUSeconds: o.gpuHours * 3600}
+	if o.gpuHours < 0 || math.IsNaN(o.gpuHours) {
+		return b, fail(codeUsage, fmt.Errorf("--max-gpu-hours %g: write a positive number", o.gpuHours))
+	}
+	if o.deadline == "" {
+		return b, nil
+	}
+	if at, err := time.Parse(time.RFC3339, o.deadline); err == nil {
+		b.Deadline = at
+		return b, nil
+	}
+	d, err := lang.ParseDuration(o.deadline)
+	if err != nil || d <= 0 {
+		return b, fail(codeUsage, fmt.Errorf("--deadline %q: write a span such as 90m, or a time such as 2026-12-01T06:00:00Z", o.deadline))
+	}
+	b.Deadline = now.Add(d)
+	return b, nil
 }
 
 // readPlan reads a saved plan and takes over its options and variables.
@@ -92,7 +116,11 @@ func (a *app) apply(ctx context.Context, store *cache.Local, c *lang.Campaign, o
 			return err
 		}
 	}
-	r := run{app: a, store: store, id: newRunID(), interrupt: interrupt, started: time.Now()}
+	budget, err := o.budget(time.Now())
+	if err != nil {
+		return err
+	}
+	r := run{app: a, budget: budget, store: store, id: newRunID(), interrupt: interrupt, started: time.Now()}
 	if len(s.Unasked) > 0 {
 		sum, err := r.once(ctx, s, planOptions{targets: s.Unasked})
 		if err != nil {
@@ -129,6 +157,7 @@ type run struct {
 	id        string
 	interrupt <-chan struct{}
 	started   time.Time
+	budget    plan.Budget
 	total     sched.Summary
 	logs      map[string]string // log path of each finished node
 }
@@ -139,6 +168,7 @@ func (r *run) once(ctx context.Context, s *session, o planOptions) (sched.Summar
 	if err != nil {
 		return sched.Summary{}, err
 	}
+	p.Budget = r.budget
 	if p.Counts.Changes() > 0 && !r.app.json {
 		if err := r.app.showPlan(r.app.out, s, p, false); err != nil {
 			return sched.Summary{}, err
@@ -200,6 +230,9 @@ func (r *run) finish(s *session) error {
 		return fail(codeInterrupted, fmt.Errorf("interrupted; what was finished is kept"), "`sotabuild apply` goes on where it stopped")
 	case len(r.total.FailedNodes) > 0:
 		return done(codeNodeFailed)
+	case r.total.Left > 0:
+		return fail(codeGate, fmt.Errorf("%d nodes did not fit into the budget and are left", r.total.Left),
+			"`sotabuild plan` shows them, the next `sotabuild apply` goes on with them")
 	case len(v.WithoutResult()) > 0:
 		return fail(codeNodeFailed, fmt.Errorf("no result for %s", strings.Join(v.WithoutResult(), ", ")),
 			"`sotabuild show` lists every candidate with the reason it failed")
@@ -274,7 +307,7 @@ func totals(s sched.Summary, d time.Duration) string {
 	for _, p := range []struct {
 		n    int
 		word string
-	}{{s.KeptFailures, "failed candidates kept"}, {s.Failed, "failed"}, {s.Blocked, "blocked"}, {s.Cancelled, "cancelled"}} {
+	}{{s.KeptFailures, "failed candidates kept"}, {s.Failed, "failed"}, {s.Blocked, "blocked"}, {s.Cancelled, "cancelled"}, {s.Left, "left by the budget"}} {
 		if p.n > 0 {
 			text += fmt.Sprintf(", %d %s", p.n, p.word)
 		}
@@ -289,7 +322,7 @@ func add(a, b sched.Summary) sched.Summary {
 	return sched.Summary{
 		OK: a.OK + b.OK, Cached: b.Cached, Failed: a.Failed + b.Failed, KeptFailures: a.KeptFailures + b.KeptFailures,
 		Blocked: a.Blocked + b.Blocked, Cancelled: a.Cancelled + b.Cancelled,
-		FailedNodes: append(a.FailedNodes, b.FailedNodes...), Interrupted: a.Interrupted || b.Interrupted, Seconds: a.Seconds + b.Seconds,
+		FailedNodes: append(a.FailedNodes, b.FailedNodes...), Left: a.Left + b.Left, Interrupted: a.Interrupted || b.Interrupted, Seconds: a.Seconds + b.Seconds,
 	}
 }
 

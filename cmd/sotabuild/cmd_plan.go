@@ -20,6 +20,8 @@ type planOptions struct {
 	detailed         bool
 	all              bool
 	out, format      string
+	gpuHours         float64
+	deadline         string
 }
 
 func (o *planOptions) register(cmd *cobra.Command) {

@@ -188,7 +188,7 @@ func (m *maker) toRun(a *compile.Action, n Node, manifest key.Manifest, records 
 	if _, ok := m.changed[n.Key]; !ok && n.Reason.Cause == CauseChanged {
 		m.changed[n.Key] = a.ID
 	}
-	m.plan.Estimate.add(a, history, before)
+	n.Seconds = m.plan.Estimate.add(a, history, before)
 	return n
 }
 
@@ -232,7 +232,7 @@ func (m *maker) undecided(a *compile.Action, manifest key.Manifest) Node {
 			n.Verdict = New
 		}
 	}
-	m.plan.Estimate.add(a, history, before)
+	n.Seconds = m.plan.Estimate.add(a, history, before)
 	return n
 }
 

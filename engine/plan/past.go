@@ -198,9 +198,9 @@ func compareFacts(x, y key.Fact) int {
 		cmp.Compare(x.Type, y.Type), cmp.Compare(x.Value, y.Value))
 }
 
-// add counts a node that may run. Its newest good record says best how long it
+// add counts a node that may run and returns its seconds, 0 if not known. Its newest good record says best how long it
 // takes; a failed one may have ended early.
-func (e *Estimate) add(a *compile.Action, history []*cache.Record, before *cache.Record) {
+func (e *Estimate) add(a *compile.Action, history []*cache.Record, before *cache.Record) float64 {
 	for i := len(history) - 1; i >= 0; i-- {
 		if history[i].Outcome.State == cache.OK {
 			before = history[i]
@@ -209,9 +209,10 @@ func (e *Estimate) add(a *compile.Action, history []*cache.Record, before *cache
 	}
 	if before == nil {
 		e.Unknown++
-		return
+		return 0
 	}
 	e.Known++
 	e.Seconds += before.Time.Seconds
 	e.GPUSeconds += before.Time.Seconds * float64(len(a.Resources.GPUs))
+	return before.Time.Seconds
 }

@@ -90,6 +90,7 @@ type Node struct {
 	Reason  Reason
 	Key     key.Key       // zero when it cannot be known yet
 	Record  *cache.Record // the hit, when Cached
+	Seconds float64       // what it took the last time, for a node that may run; 0 is not known
 }
 
 // Counts are totals by what apply would do.
@@ -111,7 +112,18 @@ type Plan struct {
 	Estimate Estimate
 	// Serial is the store's serial that the plan was made from.
 	Serial uint64
+	// Budget bounds what running the plan may use; Make leaves it empty.
+	Budget Budget
 }
+
+// Budget bounds a run. Zero fields bound nothing.
+type Budget struct {
+	GPUSeconds float64   // seconds times GPUs
+	Deadline   time.Time // nothing starts that would not end before
+}
+
+// Empty reports whether nothing is bound.
+func (b Budget) Empty() bool { return b == Budget{} }
 
 // Root is one root cause. Downstream counts the nodes whose Reason.Root it is:
 // those that wait for its output, or for the output of one that does. A node

@@ -35,8 +35,9 @@ type scheduler struct {
 	hosts   hosts
 	changes
 	control
-	worker work.Worker
-	serial uint64 // of the store, before anything ran
+	worker   work.Worker
+	serial   uint64 // of the store, before anything ran
+	spending spending
 }
 
 // changes is what set noted and settle has not carried on yet.
