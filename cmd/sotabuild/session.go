@@ -185,17 +185,27 @@ func factsOf(c *lang.Campaign, build key.Digest, in inputs) (key.Digest, error) 
 	return key.Sum(b), err
 }
 
-// view opens the campaign for reading only.
+// view opens the campaign for reading only. The store is read while the
+// campaign is.
 func (a *app) view(ctx context.Context) (*session, error) {
+	type opened struct {
+		r   *cache.Snapshot
+		err error
+	}
+	store := make(chan opened, 1)
+	go func() {
+		r, err := cache.OpenReader(a.storeDir())
+		store <- opened{r, err}
+	}()
 	c, err := a.load()
+	o := <-store
 	if err != nil {
 		return nil, err
 	}
-	r, err := cache.OpenReader(a.storeDir())
-	if err != nil {
-		return nil, err
+	if o.err != nil {
+		return nil, o.err
 	}
-	return a.open(ctx, r, c)
+	return a.open(ctx, o.r, c)
 }
 
 // version is the build's version: the module's, else the commit.

@@ -88,13 +88,24 @@ func (s site) plan(w io.Writer) error {
 	if err != nil {
 		return err
 	}
+	// The store is read while the graph is made, as the commands do.
+	type opened struct {
+		r   *cache.Snapshot
+		err error
+	}
+	store := make(chan opened, 1)
+	go func() {
+		r, err := cache.OpenReader(filepath.Join(s.dir, "store"))
+		store <- opened{r, err}
+	}()
 	g, err := s.graph(facts)
 	if err != nil {
 		return err
 	}
-	r, err := cache.OpenReader(filepath.Join(s.dir, "store"))
-	if err != nil {
-		return err
+	o := <-store
+	r := o.r
+	if o.err != nil {
+		return o.err
 	}
 	p, problems := plan.Make(g, r, plan.Options{})
 	if len(problems) > 0 {

@@ -166,7 +166,9 @@ func floatText(v float64) string {
 // inputs with equal content); they all count. The builder may be used on.
 func (b *Builder) Finish() Manifest {
 	facts := slices.Clone(b.facts)
-	slices.SortFunc(facts, compareFacts)
+	if !slices.IsSortedFunc(facts, compareFacts) {
+		slices.SortFunc(facts, compareFacts)
+	}
 	return Manifest{facts}
 }
 
