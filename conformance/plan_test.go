@@ -103,3 +103,33 @@ func TestRefresh(t *testing.T) {
 	}
 	s.must(7, "plan", "--refresh=false", "--out", filepath.Join(s.dir, "p"))
 }
+
+// TestBudgetAndTimeline leaves what does not fit to the next apply, with exit
+// code 6, and reads the apply as time.
+func TestBudgetAndTimeline(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, pair("none"))
+	trace := filepath.Join(s.dir, "trace.json")
+	s.must(1, "show", "--timeline")
+	s.must(0, "apply", "--trace", trace)
+	var chrome struct {
+		TraceEvents []struct{ Name, Ph string } `json:"traceEvents"`
+	}
+	if err := json.Unmarshal([]byte(s.read("trace.json")), &chrome); err != nil || len(chrome.TraceEvents) < 10 {
+		t.Errorf("trace: %v, %d events", err, len(chrome.TraceEvents))
+	}
+	if out := s.must(0, "show", "--timeline").out; !strings.Contains(out, "Critical path:\n") || !strings.Contains(out, "winners.") {
+		t.Errorf("show --timeline:\n%s", out)
+	}
+	s.edit("campaign.hcl", "input_len   = 16", "input_len   = 17")
+	if r := s.must(6, "apply", "--deadline", "1ms"); !strings.Contains(r.err, "did not fit into the budget") {
+		t.Errorf("a deadline that has passed: %s", r.err)
+	}
+	if out := s.must(0, "plan").out; strings.Contains(out, "nothing to run") {
+		t.Errorf("what is left is no plan:\n%s", out)
+	}
+	s.must(0, "apply")
+	s.must(0, "apply", "--deadline", "1h", "--max-gpu-hours", "1")
+	s.must(7, "apply", "--deadline", "soon")
+	s.must(7, "apply", "--max-gpu-hours", "-1")
+}

@@ -21,7 +21,7 @@ type planOptions struct {
 	all              bool
 	out, format      string
 	gpuHours         float64
-	deadline         string
+	deadline, trace  string
 }
 
 func (o *planOptions) register(cmd *cobra.Command) {
