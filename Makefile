@@ -2,7 +2,7 @@
 GO ?= go
 STATIC = CGO_ENABLED=0 $(GO) build -trimpath
 
-.PHONY: build demo example-llamacpp test race lint golden fuzz soak bench docs clean
+.PHONY: build demo example-llamacpp test race lint fuzz golden clean
 
 build: ## the binary and the example server, static
 	$(STATIC) -o bin/ ./cmd/sotabuild ./examples/tinyserve
@@ -14,17 +14,27 @@ example-llamacpp: build ## a real llama-server against tinyserve
 	examples/llamacpp/prepare.sh
 	bin/sotabuild -C examples/llamacpp apply
 
-test: build ## everything that CI runs, but for the race detector
+test: build ## go vet and every test
 	$(GO) vet ./...
-	$(GO) test ./...
+	$(GO) test -timeout 20m ./...
 
 race: build ## the race detector where goroutines share state
 	CGO_ENABLED=1 $(GO) test -race ./lang/... ./engine/... ./executors/... ./stdlib/bench/...
 
-lint:
+lint: ## gofmt, go vet, staticcheck (pinned in tools.mod)
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; exit 1; }
 	$(GO) vet ./...
 	$(GO) tool -modfile=tools.mod staticcheck ./...
+
+# Each target alone; a longer time finds more: make fuzz FUZZTIME=20m
+FUZZTIME ?= 20s
+FUZZ = lang:FuzzLoad lang:FuzzFormat lang:FuzzPredicate stdlib/cookbook:FuzzConvert stdlib/help:FuzzParse
+
+fuzz: ## every fuzz target, from the committed corpora
+	@set -e; for t in $(FUZZ); do \
+		echo "$$t for $(FUZZTIME)"; \
+		$(GO) test ./$${t%%:*} -run '^$$' -fuzz "^$${t##*:}\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 5x; \
+	done
 
 golden: build ## rewrite expected outputs, then look at the difference
 	SOTABUILD_UPDATE=1 $(GO) test ./...
@@ -34,5 +44,5 @@ bench: ## the engine beside ninja; needs ninja in PATH
 	$(STATIC) -o bin/ ./conformance/benchengine
 	bin/benchengine
 
-clean:
+clean: ## remove what make built; results stay
 	rm -rf bin

@@ -3,6 +3,7 @@ package conformance
 import (
 	"bytes"
 	"context"
+	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -207,6 +208,53 @@ func (p planned) verdicts() map[string]string {
 		}
 	}
 	return out
+}
+
+// row is one cell of the CSV report, by column.
+type row map[string]string
+
+type rows []row
+
+// get is a column's text; a column that is not there is a mistake of the test.
+func (r row) get(name string) string {
+	v, ok := r[name]
+	if !ok {
+		panic("the CSV report has no column " + name)
+	}
+	return v
+}
+
+// of is the rows of one framework.
+func (all rows) of(framework string) rows {
+	return slices.DeleteFunc(slices.Clone(all), func(r row) bool { return r.get("framework") != framework })
+}
+
+// rows reads the CSV report.
+func (s *site) rows() rows {
+	s.t.Helper()
+	lines, err := csv.NewReader(strings.NewReader(s.must(0, "report", "--format", "csv").out)).ReadAll()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var all rows
+	for _, line := range lines[1:] {
+		r := row{}
+		for i, cell := range line {
+			r[lines[0][i]] = cell
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+// runDir is the only run directory of the site.
+func runDir(t *testing.T, s *site) string {
+	t.Helper()
+	dirs, err := filepath.Glob(filepath.Join(s.dir, "runs", "*_sota_humanize"))
+	if err != nil || len(dirs) != 1 {
+		t.Fatalf("run directories %v, %v; want one (R027)", dirs, err)
+	}
+	return dirs[0]
 }
 
 func copyTree(t *testing.T, from, to string) {

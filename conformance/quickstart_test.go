@@ -1,7 +1,6 @@
 package conformance
 
 import (
-	"encoding/csv"
 	"maps"
 	"os"
 	"path/filepath"
@@ -35,38 +34,25 @@ func checkWinners(t *testing.T, s *site, screen string) {
 	if !strings.Contains(screen, "blocked") {
 		t.Errorf("no winner table on the screen:\n%s", screen)
 	}
-	rows, err := csv.NewReader(strings.NewReader(s.must(0, "report", "--format", "csv").out)).ReadAll()
-	if err != nil {
-		t.Fatal(err)
+	all := s.rows()
+	if len(all) != 12 {
+		t.Errorf("%d rows, want 2 frameworks × 3 candidates × 2 scenarios", len(all))
 	}
-	col := func(name string) int {
-		i := slices.Index(rows[0], name)
-		if i < 0 {
-			t.Fatalf("no column %q in %v", name, rows[0])
+	for _, r := range all {
+		if r.get("status") != "ok" || r.get("request_throughput") == "" || r.get("p50_ttft_ms") == "" {
+			t.Errorf("row %v is not ok or lacks a number", r)
 		}
-		return i
-	}
-	if got := len(rows) - 1; got != 12 {
-		t.Errorf("%d rows, want 2 frameworks × 3 candidates × 2 scenarios", got)
-	}
-	for _, r := range rows[1:] {
-		if r[col("status")] != "ok" {
-			t.Errorf("row %v is not ok", r)
+		if r.get("rank") == "1" && r.get("framework") != "blocked" {
+			t.Errorf("%s wins %s; the blocked kernel is many times as fast", r.get("framework"), r.get("scenario"))
 		}
 	}
-	dirs, err := filepath.Glob(filepath.Join(s.dir, "runs", "*_quickstart_sota_humanize"))
-	if err != nil || len(dirs) != 1 {
-		dirs, err = filepath.Glob(filepath.Join(s.dir, "runs", "*_sota_humanize"))
-		if err != nil || len(dirs) != 1 {
-			t.Fatalf("run directories %v, %v; want one (R027)", dirs, err)
-		}
-	}
+	dir := runDir(t, s)
 	for _, f := range []string{"manifest.md", "benchmark/candidates.jsonl", "benchmark/summary.md", "benchmark/winning-commands.md", "final_report.md"} {
-		if st, err := os.Stat(filepath.Join(dirs[0], f)); err != nil || st.Size() == 0 {
+		if st, err := os.Stat(filepath.Join(dir, f)); err != nil || st.Size() == 0 {
 			t.Errorf("run directory: %s: %v", f, err)
 		}
 	}
-	helps, err := os.ReadDir(filepath.Join(dirs[0], "help"))
+	helps, err := os.ReadDir(filepath.Join(dir, "help"))
 	if err != nil || len(helps) < 2 {
 		t.Errorf("help folder: %v, %v", helps, err)
 	}

@@ -33,6 +33,8 @@ var campaignBlocks = []Block{
 			{"target", nameType, "", true, "", "The framework that the loop may patch, by its label.", "R023 R032", into(func(d *draft, v string) { d.Sides.Target = v })},
 			{"compare", namesType, "", false, "", "The competitors, without the target. Left out: for vllm sglang and tensorrt_llm, for sglang vllm, tensorrt_llm and tokenspeed; for another target it must be written.", "R022 R024 R033", into(func(d *draft, v []string) { d.Sides.Compare = v })},
 			{"excluded", namesType, "", false, "", "Frameworks left out by choice; recorded as such, never as unsupported.", "R034 R036 R038", into(func(d *draft, v []string) { d.Sides.Excluded = v })},
+			{"unsupported", reasonsType, "", false, "", "Framework = \"reason\": what the framework itself cannot do here; recorded as such.", "R038", into(func(d *draft, v map[string]string) { d.Sides.Unsupported = absent(v) })},
+			{"unavailable", reasonsType, "", false, "", "Framework = \"reason\": what this environment lacks; recorded as such. A default competitor without a block is unavailable by itself.", "R022 R038", into(func(d *draft, v map[string]string) { d.Sides.Unavailable = absent(v) })},
 			{"artifacts", pathType, "", false, `"runs"`, "Folder in which run directories are made.", "R026 R027", into(func(d *draft, v string) { d.Artifacts = v })},
 			{"smoke", boolType, "", false, `false`, "Everything this campaign produces is a flow check and never decides anything.", "R069 R070", into(func(d *draft, v bool) { d.Smoke = v })},
 		},

@@ -74,6 +74,7 @@ var definitionBlocks = []Block{
 		Attrs: []Attr{
 			{"context", flagNameType, "", false, "", "Flag that bounds the sequence length.", "", into(func(f *FlagRules, v string) { f.Context = v })},
 			{"context_per", flagNameType, "", false, "", "Flag that the context is divided by: slots that share it.", "", into(func(f *FlagRules, v string) { f.ContextPer = v })},
+			{"context_from_model", boolType, "", false, `false`, "Without that flag the program takes the context of the model's own config, so that a candidate may leave it out.", "", into(func(f *FlagRules, v bool) { f.ContextFromModel = v })},
 			{"parallel", flagNamesType, "", false, "", "Flags whose product is the number of GPUs.", "R055", into(func(f *FlagRules, v []string) { f.Parallel = v })},
 			{"memory", flagNameType, "", false, "", "Flag of the share of GPU memory.", "", into(func(f *FlagRules, v string) { f.Memory = v })},
 			{"fixed", flagsType, "", false, "", "Flags that every candidate gets and no campaign changes.", "R062", into(func(f *FlagRules, v []Flag) { f.Fixed = v })},
@@ -82,6 +83,17 @@ var definitionBlocks = []Block{
 		},
 		open:  func(header) any { return &FlagRules{} },
 		close: within(func(d *Definition, f *FlagRules) { d.Flags = *f }),
+	},
+	{
+		Path: "file.definition.flags.rule", Label: "the rule's name", Many: true, Doc: "What flags mean together: one needs another, or excludes it.",
+		Attrs: []Attr{
+			{"flag", flagNameType, "", true, "", "Where this flag is given or searched, the other one counts.", "", into(func(r *FlagRule, v string) { r.Flag = v })},
+			{"needs", flagNameType, "", false, "", "This one must be given or searched too.", "", into(func(r *FlagRule, v string) { r.Needs = v })},
+			{"excludes", flagNameType, "", false, "", "This one must not be given or searched. A rule has one of the two.", "", into(func(r *FlagRule, v string) { r.Excludes = v })},
+			{"because", textType, "", true, "", "A sentence that says why.", "", into(func(r *FlagRule, v string) { r.Because = v })},
+		},
+		open:  func(h header) any { return &FlagRule{Name: h.name} },
+		close: within(func(f *FlagRules, r *FlagRule) { f.Rules = append(f.Rules, *r) }),
 	},
 	{
 		Path: "file.definition.failure", Label: "the failure class", Many: true, Doc: "Text of the server's log that tells why it ended.", Rules: "R075",
@@ -101,13 +113,33 @@ var definitionBlocks = []Block{
 		close: within(func(d, b *Definition) { d.Native = b.Native }),
 	},
 	{
-		Path: "file.definition.profiler", Doc: "How its profiler is armed.",
-		NotYet: "profiling comes with the loop",
-		open:   nothing, close: ignored,
+		Path: "file.definition.profiler", Doc: "How its profiler is armed and driven. {dir} is the folder for traces, {stage} what is profiled, {steps} how many engine steps.", Rules: "R140",
+		Attrs: []Attr{
+			{"flags", flagsType, "", false, "", "Flags that arm it; no candidate that is measured has them.", "", into(func(x *Profiler, v []Flag) { x.Flags = v })},
+			{"env", textsType, "", false, "", "Environment that arms it.", "", into(func(x *Profiler, v map[string]string) { x.Env = v })},
+			{"offline", boolType, "", false, `false`, "It cannot be started and stopped while it serves: traces of it are made apart and named by trace blocks.", "R140", into(func(x *Profiler, v bool) { x.Offline = v })},
+		},
+		open:  func(h header) any { return &Profiler{} },
+		close: within(func(d *Definition, x *Profiler) { d.Profiler = x }),
 	},
+	callBlock("file.definition.profiler.start", "The request that starts it.", func(x *Profiler, c *Call) { x.Start = c }),
+	callBlock("file.definition.profiler.stop", "The request that stops it; it answers when the files are written.", func(x *Profiler, c *Call) { x.Stop = c }),
 }
 
-var flagNameType = Type{"name of a flag", func(g *given) any {
+// callBlock is the row of a request to the server.
+func callBlock(path, doc string, set func(*Profiler, *Call)) Block {
+	return Block{
+		Path: path, Doc: doc,
+		Attrs: []Attr{
+			{"path", urlPathType, "", true, "", "Where it is posted to.", "", into(func(c *Call, v string) { c.Path = v })},
+			{"body", textType, "", false, "", "JSON that is sent, such as jsonencode({ num_steps = 5 }); no body if left out.", "", into(func(c *Call, v string) { c.Body = v })},
+		},
+		open:  func(header) any { return &Call{} },
+		close: within(set),
+	}
+}
+
+var flagNameType = Type{Name: "name of a flag", decode: func(g *given) any {
 	s, ok := textType.decode(g).(string)
 	if !ok || !(pair{g, s, g.at}).flagName() {
 		return nil
@@ -115,7 +147,7 @@ var flagNameType = Type{"name of a flag", func(g *given) any {
 	return s
 }}
 
-var flagNamesType = Type{"list of names of flags", func(g *given) any {
+var flagNamesType = Type{Name: "list of names of flags", decode: func(g *given) any {
 	return g.distinct(func(s string) string {
 		if !flagName.MatchString(s) {
 			return "flags are written without leading dashes and with underscores, such as \"max_num_seqs\""

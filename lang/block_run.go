@@ -35,6 +35,7 @@ var runBlocks = []Block{
 	{
 		Path: "loop.agent", Label: "the agent's kind", Required: true, Labels: []string{"codex", "claude", "humanize", "script", "manual"}, Doc: "Who writes the patches.",
 		Attrs: []Attr{
+			{"command", commandType, "", false, "", "Program and arguments of a script; the other kinds have their own. loop.base_commit may stand in it.", "", into(func(a *Agent, v []string) { a.Command = v })},
 			{"allowed_paths", globsType, "", true, "", "What it may change, relative to the checkout.", "", into(func(a *Agent, v []string) { a.AllowedPaths = v })},
 			{"timeout", durationType, "", false, `"2h"`, "How long one draft may take.", "", into(func(a *Agent, v time.Duration) { a.Timeout = v })},
 		},
@@ -54,9 +55,13 @@ var runBlocks = []Block{
 		close: within(func(l *Loop, s *Stop) { l.Stops = append(l.Stops, *s) }),
 	},
 	{
-		Path: "loop.gate", Label: "the gate's name", Many: true, Doc: "A condition that a round must meet to go on.",
-		NotYet: "gates of one's own come with the loop's runner; stop blocks can be written",
-		open:   nothing, close: ignored,
+		Path: "loop.gate", Label: "the gate's name", Many: true, Doc: "A condition that a round must meet to go on, beside those that are prescribed.",
+		Attrs: []Attr{
+			{"when", predicateType, "", true, "", "Condition over facts of the finished round and of the loop; while it is false the round waits or ends blocked.", "", into(func(g *Gate, v Predicate) { g.When = v })},
+			{"reason", textType, "", true, "", "What is said where it does not hold.", "", into(func(g *Gate, v string) { g.Reason = v })},
+		},
+		open:  func(h header) any { return &Gate{Name: h.name, Range: h.at} },
+		close: within(func(l *Loop, g *Gate) { l.Gates = append(l.Gates, *g) }),
 	},
 	executorBlock("executor", "Where tasks run.", within(func(d *draft, e *Executor) { d.Run.Executor = *e })),
 	{
@@ -79,8 +84,8 @@ var runBlocks = []Block{
 	{
 		Path: "variable", Label: "the variable's name", Many: true, Doc: "A value that a *.auto.hclvars file, the environment (SOTABUILD_VAR_name) or --var sets, later wins; var.name is its value.",
 		Attrs: []Attr{
-			{Name: "type", Type: Type{Name: "string, number, bool, list(…) or map(…)"}, Doc: "What it takes; that of the default if left out, and text without one."},
-			{Name: "default", Type: Type{Name: "any value"}, Doc: "The value if none is set; without it one must be set."},
+			{Name: "type", Type: kindType, Doc: "What it takes; that of the default if left out, and text without one."},
+			{Name: "default", Type: anyType, Doc: "The value if none is set; without it one must be set."},
 			{Name: "doc", Type: textType, Doc: "What it is for."},
 		},
 		Words: map[string]string{"description": "Write doc."},

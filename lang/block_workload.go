@@ -16,7 +16,7 @@ var workloadBlocks = []Block{
 		Doc:   "One request shape: a pair of lengths. Without any scenario block, chat (1000 in, 1000 out) and summarization (8000 in, 1000 out) with 80 prompts each are measured.",
 		Rules: "R064 R065 R066 R067 R068 R069",
 		Attrs: []Attr{
-			{Name: forEach, Doc: "Repeats the block for each element, named LABEL_KEY; each.key and each.value stand inside."},
+			{Name: forEach, Type: eachType, Doc: "Repeats the block for each element, named LABEL_KEY; each.key and each.value stand inside."},
 			{"input_len", lengthType, "tokens", true, "", "Length of every prompt.", "R066 R067 R068", into(func(s *Scenario, v int) { s.InputLen = v })},
 			{"output_len", lengthType, "tokens", true, "", "Length of every answer.", "R066 R067 R068", into(func(s *Scenario, v int) { s.OutputLen = v })},
 			{"num_prompts", countType(1), "requests", false, `80`, "Requests that are measured, without warm-up.", "R065", into(func(s *Scenario, v int) { s.NumPrompts = v })},
@@ -55,7 +55,7 @@ var workloadBlocks = []Block{
 
 // lengthType is a number of tokens. A list gets its own answer: a list of
 // lengths is how other tools write the pairs, and some take their product.
-var lengthType = Type{"whole number ≥ 1", func(g *given) any {
+var lengthType = Type{Name: "whole number ≥ 1", decode: func(g *given) any {
 	if t := g.value.Type(); t.IsTupleType() || t.IsListType() {
 		g.p.add(cWrongType, g.at, "%q is one length: a scenario is one pair of lengths, and lists of them are never multiplied with each other. Write one scenario block for each pair.", g.row.Name)
 		return nil

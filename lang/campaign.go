@@ -1,6 +1,9 @@
 package lang
 
-import "time"
+import (
+	"maps"
+	"time"
+)
 
 // Campaign is a loaded, checked campaign. It is immutable; slices are in the
 // order of the file, so that what is shown follows what was written. Every
@@ -25,7 +28,10 @@ type Sides struct {
 	Target      string
 	Compare     []string // competitors, without the target
 	Excluded    []string // by the user
-	Unavailable []Absent // default competitors without a block
+	Unsupported []Absent // the framework cannot do it, as the user recorded
+	// Unavailable are gaps of the environment: those that the user recorded, then
+	// default competitors without a block.
+	Unavailable []Absent
 	Range       Range
 }
 
@@ -129,19 +135,69 @@ type Framework struct {
 	Label      string // its name in this campaign
 	Use        string // name of the definition
 	Definition *Definition
-	Image      string
-	Program    string // absolute path on the host; "" with an image or URL
-	URL        []string
-	Checkout   string // absolute
-	// Tree is the folder whose content is the software, absolute; "" where the
-	// program's file alone identifies it.
-	Tree         string
-	StartTimeout time.Duration
-	Port         int    // 0: chosen by the runner
+	Source
+	Serving
 	Flags        []Flag // base flags, in file order
 	Search       Search
 	Executor     *Executor
+	Verification *Verification // nil: none is asked for
 	Range        Range
+}
+
+// Source is where a framework's program comes from.
+type Source struct {
+	Image    string
+	Program  string // absolute path on the host; "" with an image or URL
+	URL      []string
+	Checkout string // absolute
+	// Tree is the folder whose content is the software, absolute; "" where the
+	// program's file alone identifies it.
+	Tree string
+}
+
+// Serving is how a framework's servers are started, beside their flags.
+type Serving struct {
+	StartTimeout time.Duration
+	Port         int               // 0: chosen by the runner
+	Env          map[string]string // laid over the definition's
+	CompileCache string            // cold | warm | shared; "" is as the program does
+	Processes    []Process         // in file order; none: one server
+	Endpoint     string            // role of the process that requests go to; "" without processes
+}
+
+// Process is one of several processes of a system, such as a router or a
+// prefill server. GPUs are of one of its Count copies.
+type Process struct {
+	Role    string
+	Command []string // template; empty: the definition's server command
+	Count   int
+	GPUs    int
+	After   []string // roles that are healthy before it starts
+	Health  string   // path; "" is the definition's
+	Flags   []Flag   // laid over the framework's
+	Range   Range
+}
+
+// Verification asks for a step that proves a framework's benchmark path end to
+// end before it takes part: serve, one stream, and a bench of Requests (R039).
+type Verification struct {
+	Requests int
+	Range    Range
+}
+
+// Environment is the definition's environment with the framework's laid over
+// it; nil if there is none.
+func (f *Framework) Environment() map[string]string {
+	if len(f.Env) == 0 {
+		return f.Definition.Server.Env
+	}
+	all := maps.Clone(f.Env)
+	for name, v := range f.Definition.Server.Env {
+		if _, ok := all[name]; !ok {
+			all[name] = v
+		}
+	}
+	return all
 }
 
 // Flag is a server flag by its name in the campaign (snake_case).
@@ -216,13 +272,15 @@ type Loop struct {
 	// Review, like Build and Correct, may hold {loop.base_commit} for a value
 	// that is known when the command runs.
 	Review []string
-	Stops  []Stop
+	Stops  []Stop // the user's own, beside the prescribed ones (Stops)
+	Gates  []Gate
 	Range  Range
 }
 
 // Agent writes the patches.
 type Agent struct {
 	Type         string
+	Command      []string // of a script; empty for the others
 	AllowedPaths []string
 	Timeout      time.Duration
 }
@@ -233,6 +291,15 @@ type Stop struct {
 	When    Predicate
 	Reached bool
 	Range   Range
+}
+
+// Gate is a condition that a round must meet to go on; Reason is shown where it
+// does not.
+type Gate struct {
+	Name   string
+	When   Predicate
+	Reason string
+	Range  Range
 }
 
 // Predicate is a typed condition over facts that are known later. It is how an

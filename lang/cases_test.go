@@ -105,7 +105,7 @@ func write(t *testing.T, path string, a *txtar.Archive, text string) {
 }
 
 func TestBadCampaigns(t *testing.T) {
-	golden(t, "bad", 40, func(t *testing.T, a *txtar.Archive) string {
+	golden(t, "bad", 60, func(t *testing.T, a *txtar.Archive) string {
 		c, diags := loadFiles(t, a, inputOf(a))
 		if c != nil {
 			t.Error("the campaign loaded")
@@ -116,7 +116,7 @@ func TestBadCampaigns(t *testing.T) {
 }
 
 func TestBadDefinitions(t *testing.T) {
-	golden(t, "definitions", 6, func(t *testing.T, a *txtar.Archive) string {
+	golden(t, "definitions", 15, func(t *testing.T, a *txtar.Archive) string {
 		c, diags := loadFiles(t, a, inputOf(a))
 		if c != nil {
 			t.Error("the campaign loaded")
@@ -180,12 +180,19 @@ func dumpValue(b *strings.Builder, path string, v reflect.Value) {
 		return
 	case *Definition:
 		fmt.Fprintf(b, "%s = %s from %s\n", path, x.Name, x.Source)
+		if !strings.HasPrefix(x.Source, builtinPrefix) { // the built-in ones have tests of their own
+			dumpValue(b, path, reflect.ValueOf(*x))
+		}
 		return
 	}
 	switch v.Kind() {
 	case reflect.Struct:
 		for i := range v.NumField() {
-			dumpValue(b, strings.TrimPrefix(path+"."+v.Type().Field(i).Name, "."), v.Field(i))
+			inner := path + "." + v.Type().Field(i).Name
+			if v.Type().Field(i).Anonymous {
+				inner = path
+			}
+			dumpValue(b, strings.TrimPrefix(inner, "."), v.Field(i))
 		}
 	case reflect.Pointer:
 		if !v.IsNil() {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/hashicorp/hcl/v2/hclwrite"
 	"github.com/zclconf/go-cty/cty"
 )
 
@@ -26,6 +27,9 @@ type decoder struct {
 	// ".*" after a block's path says that something unknown stands there. No
 	// rule calls missing what is only misspelt.
 	unsure map[string]bool
+	// partial says that a file could not be understood, so that a block that is
+	// missing may stand there.
+	partial bool
 }
 
 // maxInstances bounds what for_each makes of one block.
@@ -40,10 +44,6 @@ func (d *decoder) blocks(path, place string, list hclsyntax.Blocks, parent any) 
 		row := rowNamed(rows, b.Type)
 		if row == nil {
 			d.unknownBlock(path, place, b, rows)
-			continue
-		}
-		if row.NotYet != "" {
-			d.p.add(cNotYet, rangeOf(b.TypeRange), "The block %q is a word of the language, but not usable yet: %s.", b.Type, row.NotYet)
 			continue
 		}
 		label, ok := d.label(row, b)
@@ -64,6 +64,7 @@ func (d *decoder) blocks(path, place string, list hclsyntax.Blocks, parent any) 
 	for _, row := range rows {
 		switch {
 		case hasBlock(list, row.name()):
+		case row.Required && d.partial && path == "":
 		case row.Required:
 			d.missingBlock(path, row)
 		case row.Always:
@@ -284,5 +285,6 @@ func (d *decoder) written(a *hclsyntax.Attribute) string {
 	if r.Start.Byte > len(src) || r.End.Byte > len(src) || r.Start.Byte > r.End.Byte {
 		return ""
 	}
-	return strings.Join(strings.Fields(string(src[r.Start.Byte:r.End.Byte])), " ")
+	text := string(hclwrite.Format(src[r.Start.Byte:r.End.Byte])) // so that the layout of the file is no part of it
+	return strings.Join(strings.Fields(text), " ")
 }

@@ -1,6 +1,7 @@
 package lang
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -108,7 +109,7 @@ func (l *library) named(name string) (*Definition, bool) {
 // if anything is wrong with them.
 func definitions(s source, p *problems) (list []*Definition, sound bool) {
 	before := len(p.list)
-	body := parse(s, p)
+	body := parse(s, "file", p)
 	if body == nil {
 		return nil, false
 	}
@@ -144,8 +145,14 @@ func checkDefinition(d *Definition) []string {
 	var list []string
 	add := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
 
-	if err := checkWords(d.Server.Command, "server command", "{program}", "{model}", "{served_name}", "{host}", "{port}", "{flags}"); err != nil {
+	if err := checkWords(d.Server.Command, "server command", serverWords...); err != nil {
 		add("%v.", err)
+	}
+	checkProfiler(d, add)
+	for _, r := range d.Flags.Rules {
+		if (r.Needs == "") == (r.Excludes == "") {
+			add("the rule %q has both needs and excludes, or neither. Write one of them.", r.Name)
+		}
 	}
 	if d.Version != nil {
 		if err := checkWords(d.Version.Command, "version command", "{program}"); err != nil {
@@ -188,6 +195,46 @@ func checkDefinition(d *Definition) []string {
 	}
 	slices.Sort(list)
 	return list
+}
+
+// serverWords are the words in braces of a server's command.
+var serverWords = []string{"{program}", "{model}", "{served_name}", "{host}", "{port}", "{flags}"}
+
+// checkProfiler checks that a profiler can be driven, and only as it says.
+func checkProfiler(d *Definition, add func(format string, args ...any)) {
+	x := d.Profiler
+	if x == nil {
+		return
+	}
+	switch {
+	case x.Offline && (x.Start != nil || x.Stop != nil):
+		add("its profiler is offline and has start or stop requests. Remove them, or offline.")
+	case !x.Offline && (x.Start == nil || x.Stop == nil):
+		add("its profiler needs a start and a stop block, each with path = \"/…\". Where it cannot be driven while it serves, write offline = true.")
+	}
+	texts := []string{}
+	for _, f := range x.Flags {
+		texts = append(texts, f.Value.Text())
+	}
+	for _, name := range sortedNames(x.Env) {
+		texts = append(texts, x.Env[name])
+	}
+	for _, c := range []*Call{x.Start, x.Stop} {
+		if c == nil || c.Body == "" {
+			continue
+		}
+		texts = append(texts, c.Body)
+		if !json.Valid([]byte(c.Body)) {
+			add("a body of its profiler is no JSON: %s. Write it with jsonencode({ … }).", c.Body)
+		}
+	}
+	for _, t := range texts {
+		for _, w := range placeholder.FindAllString(t, -1) {
+			if !slices.Contains([]string{"{dir}", "{stage}", "{steps}", "{}"}, w) {
+				add("its profiler has %s, which is not filled in. The words in braces are {dir}, {stage}, {steps}.", w)
+			}
+		}
+	}
 }
 
 // without says what is wrong with a server command that lacks a word.

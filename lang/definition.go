@@ -13,7 +13,8 @@ type Definition struct {
 	Server   Server
 	Flags    FlagRules
 	Failures []FailureRule
-	Native   []string          // command of its own benchmark client, for the record
+	Native   []string // command of its own benchmark client, for the record
+	Profiler *Profiler
 	Metrics  map[string]string // neutral name → server metric
 	Sources  []string          // patchable paths
 	Range    Range
@@ -63,14 +64,33 @@ type StopTimes struct{ First, Second time.Duration }
 
 // FlagRules says what is known of the system's flags by role.
 type FlagRules struct {
-	Context     string            // flag that bounds the sequence length; "" if none
-	ContextPer  string            // flag that Context is divided by; "" if a request may have all of it
-	Parallel    []string          // flags whose product is the GPU count
-	Memory      string            // flag of the memory share
-	Fixed       []Flag            // always passed
-	NotSearched map[string]string // flag → reason it may not stand in a search space
-	Aliases     map[string]string // our spelling → the system's
+	Context    string // flag that bounds the sequence length; "" if none
+	ContextPer string // flag that Context is divided by; "" if a request may have all of it
+	// ContextFromModel: without Context the program takes the model's own.
+	ContextFromModel bool
+	Parallel         []string          // flags whose product is the GPU count
+	Memory           string            // flag of the memory share
+	Fixed            []Flag            // always passed
+	NotSearched      map[string]string // flag → reason it may not stand in a search space
+	Aliases          map[string]string // our spelling → the system's
+	Rules            []FlagRule
 }
+
+// Profiler says how the system's profiler is armed and driven. Texts may hold
+// {dir}, {stage} and {steps}.
+type Profiler struct {
+	Flags       []Flag
+	Env         map[string]string
+	Start, Stop *Call // nil with Offline
+	Offline     bool
+}
+
+// Call is one POST to the server; an empty Body sends none.
+type Call struct{ Path, Body string }
+
+// FlagRule says that one flag needs another, or excludes it. One of Needs and
+// Excludes is set.
+type FlagRule struct{ Name, Flag, Needs, Excludes, Because string }
 
 // FailureRule turns text of the server's log into a failure class.
 type FailureRule struct {

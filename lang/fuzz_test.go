@@ -22,10 +22,10 @@ func loadText(name, text string) (*Campaign, Diagnostics) {
 	return compile(in, sources, &problems{})
 }
 
-// FuzzLoad feeds bytes to the loader as a campaign, as a definition and as a
-// file of variables. Nothing may panic, and a result is there or an error is.
-func FuzzLoad(f *testing.F) {
-	for _, folder := range []string{"good", "bad", "definitions"} {
+// seedFiles adds the text of every file of the archives.
+func seedFiles(f *testing.F, add func(text string), folders ...string) {
+	f.Helper()
+	for _, folder := range folders {
 		files, err := filepath.Glob(filepath.Join("testdata", folder, "*.txtar"))
 		if err != nil || len(files) == 0 {
 			f.Fatal(err, files)
@@ -36,14 +36,23 @@ func FuzzLoad(f *testing.F) {
 				f.Fatal(err)
 			}
 			for _, x := range a.Files {
-				if strings.HasSuffix(x.Name, ".hcl") || strings.HasSuffix(x.Name, variablesSuffix) {
-					f.Add(string(x.Data))
+				if isSource(x.Name) {
+					add(string(x.Data))
 				}
 			}
 		}
 	}
+}
+
+// FuzzLoad feeds bytes to the loader as every kind of file, in both syntaxes.
+// Nothing may panic or take long, and a result is there or an error is.
+func FuzzLoad(f *testing.F) {
+	seedFiles(f, func(s string) { f.Add(s) }, "good", "bad", "definitions")
 	f.Fuzz(func(t *testing.T, text string) {
-		for _, name := range []string{mainFile, "x" + definitionSuffix, "x" + variablesSuffix} {
+		if plainAndShallow([]byte(text)) && !shallowTokens(source{mainFile, []byte(text)}, &problems{}) {
+			t.Error("a file that nests too deeply passes for a plain one")
+		}
+		for _, name := range []string{mainFile, "x" + definitionSuffix, "x" + variablesSuffix, "x" + campaignSuffix + jsonSuffix, "x" + definitionSuffix + jsonSuffix} {
 			begin := time.Now()
 			c, diags := loadText(name, text)
 			if (c == nil) != diags.HasErrors() {
@@ -54,12 +63,68 @@ func FuzzLoad(f *testing.F) {
 			}
 			_ = diags.Text(true)
 		}
+	})
+}
+
+// FuzzFormat formats files: a second time changes nothing, no line is added or
+// lost, and the campaign that is loaded is the same, and so are its manifests.
+func FuzzFormat(f *testing.F) {
+	seedFiles(f, func(s string) { f.Add(s) }, "good", "bad", "definitions")
+	f.Fuzz(func(t *testing.T, text string) {
 		once, diags := Format(mainFile, []byte(text))
 		if diags.HasErrors() {
 			return
 		}
 		if twice, diags := Format(mainFile, once); diags.HasErrors() || string(twice) != string(once) {
 			t.Errorf("formatting twice: %v\n%q\n%q", diags, once, twice)
+		}
+		if a, b := strings.Count(text, "\n"), strings.Count(string(once), "\n"); a != b {
+			t.Errorf("%d lines became %d", a, b)
+		}
+		before, told := loadText(mainFile, text)
+		after, toldAfter := loadText(mainFile, string(once))
+		if (before == nil) != (after == nil) {
+			t.Fatalf("loads before: %t, after: %t\n%s\n%s", before != nil, after != nil, told.Text(false), toldAfter.Text(false))
+		}
+		if before != nil && dump(before) != dump(after) {
+			t.Errorf("the campaign changed:\n%s\n%s", dump(before), dump(after))
+		}
+	})
+}
+
+// FuzzPredicate evaluates conditions over facts. Nothing may panic; what is no
+// condition is refused when it is read; an evaluation is a function of its
+// facts, and an error is never a yes.
+func FuzzPredicate(f *testing.F) {
+	for _, c := range []string{
+		"loop.gpu_hours > 40", "round.gap[\"chat\"] <= round.threshold && !round.smoke", "round.gap.chat < 0 || round.fair",
+		"max(round.worst_gap, 0.01) == 0.01", "loop.elapsed > duration(\"2h\")", "loop.base_commit == \"abc\"",
+		"round.index % 2 == 0 ? round.stable : round.fair", "length([for k, v in round.gap : k if v > 0]) > 0", "round.weak_streak / 0 > 1",
+	} {
+		f.Add(c, 0.5, int64(3), true)
+	}
+	f.Fuzz(func(t *testing.T, text string, number float64, whole int64, yes bool) {
+		list, diags := Stops("fuzz.hcl", []byte("stop \"x\" {\n  when = "+text+"\n  reached = false\n}\n"))
+		if diags.HasErrors() {
+			return
+		}
+		facts := map[string]any{}
+		for _, x := range Facts() {
+			facts[x.Name] = map[string]any{"number": number, "bool": yes, "text": text, byScenario: map[string]float64{"chat": number, "b": -1}}[x.Type]
+		}
+		facts["round.index"] = whole
+		for _, s := range list {
+			got, seen, err := s.When.Eval(facts)
+			again, seenAgain, errAgain := s.When.Eval(facts)
+			if got != again || seen != seenAgain || (err == nil) != (errAgain == nil) {
+				t.Errorf("%s: %t %q %v, then %t %q %v", text, got, seen, err, again, seenAgain, errAgain)
+			}
+			if err != nil && got {
+				t.Errorf("%s: yes beside the error %v", text, err)
+			}
+			if _, _, err := s.When.Eval(nil); err == nil {
+				t.Errorf("%s: holds or not without a single fact", text)
+			}
 		}
 	})
 }
@@ -97,10 +162,27 @@ func TestHostileInputs(t *testing.T) {
 		"garbage":           strings.Repeat("}{\x00\xff\"${", 20_000),
 		"too_large":         strings.Repeat("#\n", maxFile),
 	}
+	inJSON := map[string]string{
+		"json_lists":     strings.Repeat("[", 200_000),
+		"json_objects":   strings.Repeat(`{"a":`, 100_000),
+		"json_one_line":  `{"locals": {"a": [` + strings.Repeat("1,", 400_000) + `1]}}`,
+		"json_keys":      `{"scenario": {` + strings.Repeat(`"a": {"a": {}},`, 60_000) + `"b": {}}}`,
+		"json_template":  `{"locals": {"a": "${` + strings.Repeat("(", 100_000) + `"}}`,
+		"json_templates": `{"locals": {"a": [` + strings.Repeat(`"${((((((((((1))))))))))}",`, 30_000) + `1]}}`,
+		"json_number":    `{"locals": {"a": 1e999999999, "b": -1e-999999999}}`,
+		"json_blocks":    `{"gpus": ` + strings.Repeat("[", 90) + strings.Repeat("]", 90) + `}`,
+		"json_too_large": `{"locals": {"a": "` + strings.Repeat("x", maxFile) + `"}}`,
+	}
+	for name, text := range inJSON {
+		inputs[name] = text
+	}
 	for name, text := range inputs {
 		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			if err := os.WriteFile(filepath.Join(dir, mainFile), []byte(text), 0o644); err != nil {
+			dir, file := t.TempDir(), mainFile
+			if strings.HasPrefix(name, "json_") {
+				file += jsonSuffix
+			}
+			if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644); err != nil {
 				t.Fatal(err)
 			}
 			begin := time.Now()
@@ -118,18 +200,39 @@ func TestHostileInputs(t *testing.T) {
 	}
 }
 
+// manyBlocks is a campaign of n scenario blocks beside the few that it needs.
+func manyBlocks(n int) string {
+	var b strings.Builder
+	b.WriteString("campaign \"x\" {\n target = \"openai\"\n compare = []\n smoke = true\n}\nmodel \"m\" {\n vocab = [0, 9]\n}\n" +
+		"framework \"openai\" {\n url = [\"http://h:1\"]\n}\nlocals {\n n = 8\n}\n")
+	for i := range n {
+		fmt.Fprintf(&b, "scenario \"s%d\" {\n  input_len = local.n\n  output_len = 4\n}\n", i)
+	}
+	return b.String()
+}
+
+// BenchmarkLoad loads campaigns of 1,000 and 10,000 blocks. The numbers of a
+// machine stand in docs/editor.md; what is asserted is only how they grow.
+func BenchmarkLoad(b *testing.B) {
+	for _, n := range []int{1000, 10_000} {
+		text := manyBlocks(n)
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			for b.Loop() {
+				if c, diags := loadText(mainFile, text); c == nil {
+					b.Fatal(diags.Text(false))
+				}
+			}
+		})
+	}
+}
+
 // TestManyBlocks loads campaigns of many blocks and checks that time grows in
 // step with them: ten times the blocks, at most thirty times the time.
 func TestManyBlocks(t *testing.T) {
 	load := func(n int) time.Duration {
-		var b strings.Builder
-		b.WriteString("campaign \"x\" {\n target = \"openai\"\n compare = []\n smoke = true\n}\nmodel \"m\" {\n vocab = [0, 9]\n}\n" +
-			"framework \"openai\" {\n url = [\"http://h:1\"]\n}\nlocals {\n n = 8\n}\n")
-		for i := range n {
-			fmt.Fprintf(&b, "scenario \"s%d\" {\n  input_len = local.n\n  output_len = 4\n}\n", i)
-		}
+		text := manyBlocks(n)
 		begin := time.Now()
-		c, diags := loadText(mainFile, b.String())
+		c, diags := loadText(mainFile, text)
 		took := time.Since(begin)
 		if c == nil || len(c.Load.Scenarios) != n {
 			t.Fatal(diags.Text(false))

@@ -128,6 +128,10 @@ func (g *given) words(problem func(string) string) ([]string, bool) {
 func (g *given) list() ([]*given, bool) {
 	t := g.value.Type()
 	if g.value.IsNull() || !t.IsTupleType() && !t.IsListType() && !t.IsSetType() {
+		if s := g.source(); s != "…" && g.value.Type().IsPrimitiveType() {
+			g.p.add(cWrongType, g.at, "%q takes a list in square brackets, and this is %s. Write [%s].", g.row.Name, kindOf(g.value), s)
+			return nil, false
+		}
 		g.wrongType("a list in square brackets")
 		return nil, false
 	}

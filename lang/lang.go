@@ -19,8 +19,11 @@ import "io/fs"
 // Input is what Load reads. Nothing else of the outside reaches a campaign.
 type Input struct {
 	// Dir is the campaign's folder, absolute. campaign.hcl, *.campaign.hcl,
-	// *.auto.hclvars and *.framework.hcl are read from it.
+	// *.auto.hclvars and *.framework.hcl are read from it, each also in the JSON
+	// syntax with .json behind its name.
 	Dir string
+	// Overlay are files of Dir as they will be, by name: an editor's open files.
+	Overlay map[string][]byte
 	// Definitions are the built-in framework definitions (*.hcl).
 	Definitions fs.FS
 	// Vars are --var values and Env the SOTABUILD_VAR_ values, by name, as

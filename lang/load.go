@@ -47,7 +47,11 @@ func load(in Input) (*Campaign, Diagnostics) {
 	if !filepath.IsAbs(in.Dir) {
 		panic("lang: Input.Dir is not absolute")
 	}
-	return compile(in, readDir(in.Dir, p), p)
+	sources := readDir(in.Dir, in.Overlay, p)
+	if !slices.ContainsFunc(sources, func(s source) bool { return strings.TrimSuffix(s.name, jsonSuffix) == mainFile }) {
+		return nil, p.finish(sources) // Without it everything else is missing too, which nobody needs to hear.
+	}
+	return compile(in, sources, p)
 }
 
 // compile is load without reading the folder.
@@ -58,7 +62,7 @@ func compile(in Input, sources []source, p *problems) (*Campaign, Diagnostics) {
 		switch {
 		case isVariables(s.name):
 			vars = append(vars, s)
-		case strings.HasSuffix(s.name, definitionSuffix):
+		case strings.HasSuffix(strings.TrimSuffix(s.name, jsonSuffix), definitionSuffix):
 			own = append(own, s)
 		default:
 			blocks = append(blocks, topBlocks(s, p)...)
@@ -71,7 +75,8 @@ func compile(in Input, sources []source, p *problems) (*Campaign, Diagnostics) {
 	for _, s := range sources {
 		text[s.name] = s.bytes
 	}
-	(&decoder{dir: in.Dir, scope: scopeOf(blocks, vars, in, p), p: p, sources: text, at: d.at, unsure: d.unsure}).blocks("", "", rest(blocks), d)
+	partial := slices.ContainsFunc(p.list, func(x Diagnostic) bool { return x.Code == cSyntax.id || x.Code == cTooLarge.id })
+	(&decoder{dir: in.Dir, scope: scopeOf(blocks, vars, in, p), p: p, sources: text, at: d.at, unsure: d.unsure, partial: partial}).blocks("", "", rest(blocks), d)
 	config := d.infer(p)
 	d.check(lib, p)
 	for _, s := range append(slices.Clone(sources), config...) {
@@ -86,7 +91,7 @@ func compile(in Input, sources []source, p *problems) (*Campaign, Diagnostics) {
 
 // topBlocks parses a file of blocks.
 func topBlocks(s source, p *problems) hclsyntax.Blocks {
-	body := parse(s, p)
+	body := parse(s, "", p)
 	if body == nil {
 		return nil
 	}

@@ -13,7 +13,7 @@ import (
 
 // Types whose values are lists of numbers or objects.
 var (
-	concurrencyType = Type{"list of whole numbers ≥ 1; null is unlimited", func(g *given) any {
+	concurrencyType = Type{Name: "list of whole numbers ≥ 1; null is unlimited", decode: func(g *given) any {
 		list, ok := g.list()
 		if !ok {
 			return nil
@@ -35,7 +35,11 @@ var (
 		}
 		return out
 	}}
-	vocabType = Type{"[lo, hi], half-open range of token ids", func(g *given) any {
+	vocabType = Type{Name: "[lo, hi], half-open range of token ids", decode: func(g *given) any {
+		if g.is(cty.Number) {
+			g.p.add(cWrongType, g.at, "%q is a half-open range of token ids, and this is a number. Write [0, %s].", g.row.Name, g.source())
+			return nil
+		}
 		list, ok := g.list()
 		if !ok {
 			return nil
@@ -53,7 +57,7 @@ var (
 		}
 		return [2]int{int(lo), int(hi)}
 	}}
-	idsType = Type{"list of GPU numbers or UUIDs", func(g *given) any {
+	idsType = Type{Name: "list of GPU numbers or UUIDs", decode: func(g *given) any {
 		list, ok := g.list()
 		if !ok {
 			return nil
@@ -75,7 +79,7 @@ var (
 		}
 		return out
 	}}
-	flagsType = Type{"object of flags", func(g *given) any {
+	flagsType = Type{Name: "object of flags", decode: func(g *given) any {
 		pairs, ok := g.pairs()
 		if !ok {
 			return nil
@@ -90,7 +94,7 @@ var (
 		}
 		return out
 	}}
-	spaceType = Type{"object of lists of values", func(g *given) any {
+	spaceType = Type{Name: "object of lists of values", decode: func(g *given) any {
 		pairs, ok := g.pairs()
 		if !ok {
 			return nil
@@ -105,7 +109,7 @@ var (
 		}
 		return out
 	}}
-	textsType = Type{"object of texts", func(g *given) any {
+	textsType = Type{Name: "object of texts", decode: func(g *given) any {
 		pairs, ok := g.pairs()
 		if !ok {
 			return nil
@@ -120,7 +124,7 @@ var (
 		}
 		return out
 	}}
-	samplingType = Type{"object: temperature", func(g *given) any {
+	samplingType = Type{Name: "object: temperature", decode: func(g *given) any {
 		pairs, ok := g.pairs()
 		if !ok {
 			return nil
@@ -218,7 +222,7 @@ func (g *given) flag() (Value, bool) {
 		}
 		f, _ := v.AsBigFloat().Float64()
 		short := strconv.FormatFloat(f, 'g', -1, 64)
-		if back, err := cty.ParseNumberVal(short); err != nil || back.Equals(v).False() {
+		if back, err := cty.ParseNumberVal(short); err != nil || back.AsBigFloat().Cmp(v.AsBigFloat()) != 0 {
 			g.wrong("the number has more digits than a server reads, so that it would not be the one that is keyed. Write %s.", short)
 			return Value{}, false
 		}

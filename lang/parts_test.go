@@ -2,6 +2,7 @@ package lang
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -232,5 +233,53 @@ func TestFilesAreKept(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"campaign.hcl", filepath.Join("model", "config.json")}, names); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// TestStopsFile checks what a file of stop blocks may hold.
+func TestStopsFile(t *testing.T) {
+	for text, want := range map[string]string{
+		"stop \"a\" {\n when = round.index > 3\n reached = false\n}": "",
+		"x = 1":         cUnknownAttr.id,
+		"gate \"a\" {}": cUnknownBlock.id,
+		"stop {}":       cLabel.id,
+		"stop \"a\" {\n when = round.index > 3\n}":                                                                         cMissing.id,
+		"stop \"a\" {\n when = round.gap[\"chat\"] > 0\n reached = false\n}":                                               cUnknownName.id,
+		"stop \"a\" {\n when = round.index > var.n\n reached = false\n}":                                                   cUnknownName.id,
+		"stop \"a\" {\n when = round.index > 3\n reached = false\n}\nstop \"a\" {\n when = round.fair\n reached = true\n}": cDuplicate.id,
+	} {
+		list, diags := Stops("stops.hcl", []byte(text))
+		switch {
+		case want == "" && (len(list) != 1 || len(diags) > 0):
+			t.Errorf("%s: %d stops\n%s", text, len(list), diags.Text(false))
+		case want != "" && (len(list) > 0 || len(diags) != 1 || diags[0].Code != want):
+			t.Errorf("%s: want one problem %s and no stop, got %d\n%s", text, want, len(list), diags.Text(false))
+		}
+	}
+}
+
+// TestManyWarnings loads a campaign with more warnings than are shown: they are
+// still no error.
+func TestManyWarnings(t *testing.T) {
+	text := manyBlocks(1)
+	for i := range 2 * maxProblems {
+		text += fmt.Sprintf("framework \"f%d\" {\n  use = \"vllm\"\n  program = \"p\"\n}\n", i)
+	}
+	c, diags := loadText(mainFile, text)
+	if last := diags[len(diags)-1]; c == nil || len(diags) != maxProblems+1 || last.Severity != Warning || !strings.Contains(last.Detail, "further problems") {
+		t.Errorf("campaign %t, %d diagnostics, the last: %+v", c != nil, len(diags), last)
+	}
+}
+
+// TestPlainFiles checks which files are known to be shallow without lexing.
+func TestPlainFiles(t *testing.T) {
+	for text, want := range map[string]bool{
+		"": true, manyBlocks(50): true, "a = \"{{{\" # [[[\n// ((((\n": true, "a = \"x\\\"}\"": true,
+		strings.Repeat("[", maxNest): false, strings.Repeat("\"", 2) + strings.Repeat("(", maxNest): false, strings.Repeat("!", maxDepth+1): false,
+		"a = <<X\nX\n": false, "/* } */": false, "a = \"${b}\"": false, "a = \"\n": false,
+	} {
+		if got := plainAndShallow([]byte(text)); got != want {
+			t.Errorf("%.40q: %t, want %t", text, got, want)
+		}
 	}
 }

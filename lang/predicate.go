@@ -30,9 +30,12 @@ var facts = []Fact{
 	{"round.index", "number", "Rounds finished, counted from 1."},
 	{"round.gap", byScenario, "(best - target) / best of each scenario; negative when the target leads."},
 	{"round.worst_gap", "number", "The largest gap of all scenarios."},
+	{"round.best_gap", "number", "The smallest gap of all scenarios."},
+	{"round.threshold", "number", "noise.threshold of the campaign."},
 	{"round.geomean_gain", "number", "Geometric mean of the target's gain over its previous best, as a share."},
 	{"round.stable", "bool", "The comparison is beyond or within the noise, not unresolved."},
 	{"round.sla_ok", "bool", "The target passes the SLA in every scenario."},
+	{"round.smoke", "bool", "The rows are flow checks, which decide nothing."},
 	{"round.fair", "bool", "Every fairness field is equal or waived."},
 	{"round.weak_streak", "number", "Rounds in a row with less gain than counts."},
 	{"round.open_rows", "number", "Open rows of the optimisation ledger."},
@@ -87,7 +90,7 @@ func factObject(value func(Fact) (cty.Value, bool)) map[string]cty.Value {
 func (s *scope) knownFact(t hcl.Traversal, p *problems) bool {
 	r, name := rangeOf(t.SourceRange()), factName(t)
 	if s.facts == nil {
-		p.add(cLater, r, "%s is known only while the campaign runs. Such values stand in the \"when\" of a stop block and in the commands of a loop; write a fixed value here.", text(t))
+		p.add(cLater, r, "%s is known only while the campaign runs. Such values stand in the \"when\" of a stop or gate block and in the commands of a loop; write a fixed value here.", text(t))
 		return false
 	}
 	var names []string
@@ -100,7 +103,7 @@ func (s *scope) knownFact(t hcl.Traversal, p *problems) bool {
 		}
 	}
 	if slices.ContainsFunc(facts, func(f Fact) bool { return f.Name == name }) {
-		p.add(cLater, r, "%s is no text, so it cannot stand in a command. It can stand in the \"when\" of a stop block.", name)
+		p.add(cLater, r, "%s is no text, so it cannot stand in a command. It can stand in the \"when\" of a stop or gate block.", name)
 		return false
 	}
 	hint := didYouMean(name, names)

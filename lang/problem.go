@@ -1,6 +1,7 @@
 package lang
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"slices"
@@ -31,7 +32,6 @@ var (
 	cWrongType     = code{"wrong_type", "Wrong type"}
 	cBadValue      = code{"bad_value", "Value not allowed"}
 	cUnit          = code{"unit", "Wrong or missing unit"}
-	cNotYet        = code{"not_yet", "Not built yet"}
 	cVariable      = code{"variable", "Wrong variable value"}
 	cUnusedVar     = code{"unused_variable", "Value for no variable"}
 	cForEach       = code{"for_each", "Wrong for_each"}
@@ -48,6 +48,8 @@ var (
 	cSearchCut     = code{"search_cut", "Search space is cut"}
 	cGPUs          = code{"gpu_count", "GPU count differs"}
 	cVocab         = code{"vocab", "Vocabulary unknown"}
+	cProcess       = code{"process", "Processes make no system"}
+	cVerify        = code{"verification_required", "Verification must be asked for"}
 	cLoop          = code{"loop", "Loop cannot work"}
 	cSecret        = code{"secret_value", "Secret value in campaign"}
 	cDefinition    = code{"definition", "Wrong framework definition"}
@@ -109,9 +111,12 @@ func (p *problems) finish(sources []source) Diagnostics {
 		return a.Range == b.Range && a.Code == b.Code && a.Detail == b.Detail
 	})
 	if len(list) > maxProblems {
-		more := len(list) - maxProblems
+		more, severity := len(list)-maxProblems, Warning
+		if list[maxProblems:].HasErrors() {
+			severity = Error
+		}
 		list = append(list[:maxProblems:maxProblems], Diagnostic{
-			Severity: Error, Code: cTooLarge.id, Summary: cTooLarge.summary, Range: list[maxProblems].Range,
+			Severity: severity, Code: cTooLarge.id, Summary: cTooLarge.summary, Range: list[maxProblems].Range,
 			Detail: fmt.Sprintf("%d further problems are not shown. Fix the first ones and load again.", more),
 		})
 	}
@@ -131,6 +136,21 @@ func (p *problems) finish(sources []source) Diagnostics {
 	return list
 }
 
+// Quote adds source lines to diagnostics that another room made of a campaign's
+// ranges.
+func Quote(files []File, list Diagnostics) Diagnostics {
+	sources := make([]source, 0, len(files))
+	for _, f := range files {
+		sources = append(sources, source{f.Name, f.Bytes})
+	}
+	for i, d := range list {
+		if d.Snippet == "" {
+			list[i].Snippet = line(sources, d.Range)
+		}
+	}
+	return list
+}
+
 // maxSnippet is the length in bytes of the longest source line that is shown.
 const maxSnippet = 500
 
@@ -139,20 +159,20 @@ func line(sources []source, r Range) string {
 		if s.name != r.File || r.Line < 1 {
 			continue
 		}
-		text, n := string(s.bytes), r.Line
+		rest, n := s.bytes, r.Line
 		for ; n > 1; n-- {
-			_, rest, found := strings.Cut(text, "\n")
-			if !found {
+			i := bytes.IndexByte(rest, '\n')
+			if i < 0 {
 				return ""
 			}
-			text = rest
+			rest = rest[i+1:]
 		}
-		text, _, _ = strings.Cut(text, "\n")
-		text = strings.TrimSuffix(text, "\r")
+		text, _, _ := bytes.Cut(rest, []byte("\n"))
+		text = bytes.TrimSuffix(text, []byte("\r"))
 		if len(text) > maxSnippet {
 			return ""
 		}
-		return strings.ToValidUTF8(text, "\uFFFD")
+		return strings.ToValidUTF8(string(text), "\uFFFD")
 	}
 	return ""
 }

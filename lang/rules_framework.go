@@ -18,13 +18,17 @@ func (d *draft) checkFramework(f *Framework, p *problems) {
 	}
 	known := len(p.list)
 	checkFlagNames(f, p)
+	checkFlagRules(f, p)
 	if len(p.list) > known {
 		return // values of wrong flags are nobody's concern
 	}
 	if len(f.URL) == 0 && !d.told("framework."+f.Label, "flags") && !d.told("framework."+f.Label, "url") {
 		d.checkContext(f, p)
-		d.checkParallel(f, p)
+		if len(f.Processes) == 0 {
+			d.checkParallel(f, p)
+		}
 	}
+	d.checkProcesses(f, p)
 	if n := combinations(f.Search.Space); n > f.Search.MaxCandidates-1 && f.Search.MaxCandidates > 1 && len(f.Search.Space) > 0 {
 		p.warn(cSearchCut, f.Search.Range, "The search space of %q has %d combinations, and only the first %d are measured beside the baseline; the last flag varies fastest, so that the first flags may keep their first value. Raise max_candidates, or try fewer values.",
 			f.Label, n, f.Search.MaxCandidates-1)
@@ -56,14 +60,22 @@ func (d *draft) checkSource(f *Framework, p *problems) {
 		p.add(cMissing, f.Range, "Nothing says where %q comes from. Write one of image = \"NAME:TAG\", program = \"/path/of/the/program\", or url = [\"http://HOST:PORT\"].", f.Label)
 	}
 	if len(f.URL) > 0 {
-		for attr, at := range map[string]Range{"flags": d.at[place+"flags"], "search": f.Search.Range, "port": d.at[place+"port"]} {
+		attrs := map[string]Range{"search": f.Search.Range}
+		for _, a := range []string{"flags", "port", "env", "compile_cache", "endpoint", "start_timeout", "tree"} {
+			attrs[a] = d.at[place+a]
+		}
+		if len(f.Processes) > 0 {
+			attrs["process"] = f.Processes[0].Range
+		}
+		for attr, at := range attrs {
 			if at != (Range{}) {
 				p.add(cExclusive, at, "%q already runs at its url, so that %s change nothing. Remove this, or let the server be started from an image or program.", f.Label, attr)
 			}
 		}
 		return
 	}
-	if f.Definition != nil && len(f.Definition.Server.Command) == 0 && len(ways) > 0 && !d.told("framework."+f.Label, "url") {
+	started := len(f.Processes) > 0 && !slices.ContainsFunc(f.Processes, func(x Process) bool { return len(x.Command) == 0 })
+	if f.Definition != nil && len(f.Definition.Server.Command) == 0 && !started && len(ways) > 0 && !d.told("framework."+f.Label, "url") {
 		p.add(cDefinition, f.Range, "The definition %q has no server command, so that it can only be a url. Write url = [\"http://HOST:PORT\"], or a server command in the definition.", f.Use)
 	}
 }
@@ -116,6 +128,34 @@ func checkFlagNames(f *Framework, p *problems) {
 	for _, x := range f.Search.Space {
 		if check(x.Name, x.Range, true) {
 			seen[canonicalFlag(def, x.Name)] = Flag{Name: x.Name, Range: x.Range}
+		}
+	}
+}
+
+// checkFlagRules checks what a definition says of flags together.
+func checkFlagRules(f *Framework, p *problems) {
+	given := map[string]Range{}
+	for _, x := range f.Definition.Flags.Fixed {
+		given[x.Name] = f.Range
+	}
+	for _, x := range f.Flags {
+		if x.Value.Kind != Null {
+			given[canonicalFlag(f.Definition, x.Name)] = x.Range
+		}
+	}
+	for _, x := range f.Search.Space {
+		given[canonicalFlag(f.Definition, x.Name)] = x.Range
+	}
+	for _, r := range f.Definition.Flags.Rules {
+		at, ok := given[r.Flag]
+		if !ok {
+			continue
+		}
+		if _, there := given[r.Needs]; r.Needs != "" && !there {
+			p.add(cFlag, at, "%q needs the flag %q: %s Write it into flags or space, or remove %q.", r.Flag, r.Needs, r.Because, r.Flag)
+		}
+		if _, there := given[r.Excludes]; r.Excludes != "" && there {
+			p.add(cFlag, at, "%q cannot stand beside the flag %q: %s Remove one of them.", r.Flag, r.Excludes, r.Because)
 		}
 	}
 }
@@ -178,7 +218,7 @@ func (d *draft) checkContext(f *Framework, p *problems) {
 		}
 	}
 	values, missing := valuesOf(f, flag)
-	if missing {
+	if missing && !f.Definition.Flags.ContextFromModel {
 		p.add(cContext, f.Range, "Each candidate of %q needs the flag %s: without it the server chooses by itself, and the scenario %q needs %d + %d = %d tokens. Write into flags: %s = %d",
 			f.Label, flag, s.Name, s.InputLen, s.OutputLen, need, flag, need*shares)
 	}
@@ -195,24 +235,77 @@ func (d *draft) checkContext(f *Framework, p *problems) {
 	}
 }
 
+// GPUCount is how many GPUs a candidate with these flags uses: the product of
+// the definition's parallel flags, where a flag that is not given counts as 1.
+// It is false where no flag says it.
+func (f *Framework) GPUCount(flags []Flag) (int, bool) {
+	if len(f.Definition.Flags.Parallel) == 0 || len(f.Processes) > 0 || len(f.URL) > 0 {
+		return 0, false
+	}
+	product := int64(1)
+	for _, x := range flags {
+		if slices.Contains(f.Definition.Flags.Parallel, canonicalFlag(f.Definition, x.Name)) && x.Value.Kind == Int {
+			product = min(product*max(x.Value.Int, 1), 1<<30)
+		}
+	}
+	return int(product), true
+}
+
 // checkParallel checks that the baseline uses exactly the campaign's GPUs
-// (R055). Searched parallelism is checked by the search, candidate by
-// candidate: a product of two axes has combinations that do not fit.
+// (R055), and that searched parallelism has combinations that do. A product of
+// two axes has others too; those candidates are skipped.
 func (d *draft) checkParallel(f *Framework, p *problems) {
 	flags := f.Definition.Flags.Parallel
 	if d.GPUs == nil || len(d.GPUs.IDs) == 0 || len(flags) == 0 || !d.takesPart(f) {
 		return
 	}
-	product, at := int64(1), f.Range
-	for _, name := range flags {
-		for _, x := range f.Flags {
-			if canonicalFlag(f.Definition, x.Name) == name && x.Value.Kind == Int {
-				product, at = min(product*max(x.Value.Int, 1), 1<<30), x.Range
-			}
+	product, _ := f.GPUCount(f.Flags)
+	at := f.Range
+	for _, x := range f.Flags {
+		if slices.Contains(flags, canonicalFlag(f.Definition, x.Name)) {
+			at = x.Range
 		}
 	}
-	if product != int64(len(d.GPUs.IDs)) {
+	defer d.checkSearchedGPUs(f, p)
+	if product != len(d.GPUs.IDs) {
 		p.add(cGPUs, at, "%q uses as many GPUs as the product of %s, which is %d, and the campaign has %d. Every framework uses the same GPUs: change the flags, or ids in the gpus block.", f.Label, strings.Join(flags, " × "), product, len(d.GPUs.IDs))
+	}
+}
+
+// checkSearchedGPUs counts the combinations of searched parallel flags that use
+// the campaign's GPUs.
+func (d *draft) checkSearchedGPUs(f *Framework, p *problems) {
+	var axes []Axis
+	var names []string
+	for _, a := range f.Search.Space {
+		if slices.Contains(f.Definition.Flags.Parallel, canonicalFlag(f.Definition, a.Name)) {
+			axes, names = append(axes, a), append(names, a.Name)
+		}
+	}
+	all := combinations(axes)
+	if len(axes) == 0 || all > maxInstances {
+		return // the search says so, candidate by candidate
+	}
+	fit := 0
+	for i := range all {
+		flags, rest := slices.Clone(f.Flags), i
+		for _, a := range axes {
+			flags = slices.DeleteFunc(flags, func(x Flag) bool {
+				return canonicalFlag(f.Definition, x.Name) == canonicalFlag(f.Definition, a.Name)
+			})
+			flags = append(flags, Flag{Name: a.Name, Value: a.Values[rest%len(a.Values)]})
+			rest /= len(a.Values)
+		}
+		if n, _ := f.GPUCount(flags); n == len(d.GPUs.IDs) {
+			fit++
+		}
+	}
+	what := strings.Join(names, " × ")
+	switch {
+	case fit == 0:
+		p.add(cGPUs, axes[0].Range, "No searched combination of %s of %q uses the campaign's %d GPUs. Every framework uses the same GPUs: write values whose product is %d.", what, f.Label, len(d.GPUs.IDs), len(d.GPUs.IDs))
+	case fit < all:
+		p.warn(cGPUs, axes[0].Range, "%d of the %d searched combinations of %s of %q use another number of GPUs than the campaign's %d; those candidates are skipped.", all-fit, all, what, f.Label, len(d.GPUs.IDs))
 	}
 }
 

@@ -30,6 +30,17 @@ func (d *draft) checkRun(p *problems) {
 	if f := d.framework(d.Sides.Target); f != nil && f.Checkout == "" {
 		p.add(cLoop, r.Loop.Range, "The loop patches the target %q, and nothing says where its sources are. Write checkout = \"PATH\" into its framework block.", f.Label)
 	}
+	switch a := r.Loop.Agent; {
+	case a.Type == "script" && len(a.Command) == 0 && !d.told("loop.agent."+a.Type, "command"):
+		p.add(cMissing, d.place("loop.agent", r.Loop.Range), "An agent that is a script needs its command. Write command = [\"PROGRAM\", …] into the agent block.")
+	case a.Type != "script" && len(a.Command) > 0:
+		p.add(cExclusive, d.at["loop.agent."+a.Type+".command"], "The agent %q has a command of its own. Remove this one, or write agent \"script\" {.", a.Type)
+	}
+	for _, g := range r.Loop.Gates {
+		if c, ok := g.When.(*condition); ok {
+			d.checkNeeds(c, p)
+		}
+	}
 	for _, s := range r.Loop.Stops {
 		if slices.Contains(prescribed, s.Name) {
 			p.add(cLoop, s.Range, "The predicate %q is prescribed, and a stop block cannot change it. Choose another name.", s.Name)

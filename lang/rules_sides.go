@@ -67,11 +67,14 @@ func (d *draft) framework(label string) *Framework {
 
 // useDefinitions joins each framework with its definition.
 func (d *draft) useDefinitions(lib *library, p *problems) {
+	first := map[string]int{}
 	for i := range d.Frameworks {
 		f := &d.Frameworks[i]
-		if j := slices.Index(d.labels(), f.Label); j < i {
+		if j, twice := first[f.Label]; twice {
 			x := p.add(cDuplicate, f.Range, "Two frameworks have the name %q. for_each names them LABEL_KEY; change one of the labels.", f.Label)
 			x.Related = []Range{d.Frameworks[j].Range}
+		} else {
+			first[f.Label] = i
 		}
 		def, found := lib.named(f.Use)
 		if found {
@@ -109,6 +112,8 @@ func (d *draft) checkSides(lib *library, p *problems) {
 			p.add(cUnknownFw, excludedAt, "There is no framework %q to exclude. %s", x, d.frameworkHint(x, lib.names()))
 		}
 	}
+	d.checkAbsent("unsupported", s.Unsupported, known, lib, p)
+	d.checkAbsent("unavailable", s.Unavailable, known, lib, p)
 	compareAt, written := d.written("campaign." + d.Name + ".compare")
 	switch {
 	case written:
@@ -119,8 +124,56 @@ func (d *draft) checkSides(lib *library, p *problems) {
 		d.defaultCompare(at, p)
 	}
 	for _, f := range d.Frameworks {
-		if f.Label != s.Target && !slices.Contains(s.Compare, f.Label) && !slices.Contains(s.Excluded, f.Label) {
+		if f.Label != s.Target && !slices.Contains(s.Compare, f.Label) && !slices.Contains(s.Excluded, f.Label) && !s.absent(f.Label) {
 			p.warn(cNoPart, f.Range, "%q has a block but takes no part: a framework is never added because a block exists. Add it to compare, or name it in excluded.", f.Label)
+		}
+	}
+	d.checkVerified(p)
+}
+
+// absent reports whether a framework is recorded as unsupported or unavailable.
+func (s *Sides) absent(name string) bool {
+	is := func(a Absent) bool { return a.Name == name }
+	return slices.ContainsFunc(s.Unsupported, is) || slices.ContainsFunc(s.Unavailable, is)
+}
+
+// checkAbsent checks one of the lists of frameworks that cannot take part. The
+// words are kept apart (R038): excluded is a choice, unsupported is the
+// framework's limit, unavailable the environment's.
+func (d *draft) checkAbsent(word string, list []Absent, known []string, lib *library, p *problems) {
+	s := &d.Sides
+	at := d.place("campaign."+d.Name+"."+word, s.Range)
+	for _, a := range list {
+		other := ""
+		switch {
+		case a.Name == s.Target:
+			other = "the target"
+		case slices.Contains(s.Compare, a.Name):
+			other = "in compare"
+		case slices.Contains(s.Excluded, a.Name):
+			other = "in excluded"
+		case word == "unavailable" && slices.ContainsFunc(s.Unsupported, func(b Absent) bool { return b.Name == a.Name }):
+			other = "in unsupported"
+		case !slices.Contains(known, a.Name):
+			p.add(cUnknownFw, at, "There is no framework %q to call %s. %s", a.Name, word, d.frameworkHint(a.Name, lib.names()))
+			continue
+		default:
+			continue
+		}
+		p.add(cSides, at, "%q is %s and also %s. A framework takes part, or is excluded by choice, or is unsupported by itself, or is unavailable in this environment. Keep one of the words.", a.Name, other, word)
+	}
+}
+
+// checkVerified refuses TokenSpeed beside a vllm target unless its benchmark
+// path is verified by a step (R039).
+func (d *draft) checkVerified(p *problems) {
+	target := d.framework(d.Sides.Target)
+	if target == nil || target.Use != "vllm" {
+		return
+	}
+	for _, name := range d.Sides.Compare {
+		if f := d.framework(name); f != nil && f.Use == "tokenspeed" && f.Verification == nil {
+			p.add(cVerify, f.Range, "TokenSpeed stays out of a comparison with a vllm target until its benchmark path is verified end to end. Write verification {} into the framework block, which adds the step that proves it, or move %q to excluded.", name)
 		}
 	}
 }
@@ -163,7 +216,7 @@ func (d *draft) defaultCompare(at Range, p *problems) {
 	}
 	for _, c := range list {
 		switch {
-		case slices.Contains(s.Excluded, c):
+		case slices.Contains(s.Excluded, c), s.absent(c):
 		case d.framework(c) == nil:
 			s.Unavailable = append(s.Unavailable, Absent{c, "the campaign has no framework block for it"})
 		default:

@@ -12,7 +12,6 @@ type Block struct {
 	Always   bool // its defaults hold where it is not written
 	Doc      string
 	Rules    string // ids of the rules that it serves
-	NotYet   string // why it cannot be used yet; "" if it can
 	Attrs    []Attr
 	// Words are words that people write for something else here, each with what
 	// to write instead.

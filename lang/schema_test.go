@@ -1,6 +1,7 @@
 package lang
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -21,7 +22,7 @@ var samples = map[string]string{
 	concurrencyType.Name: `[null, 4]`, vocabType.Name: `[0, 9]`, idsType.Name: `[0, "GPU-1"]`, flagsType.Name: `{ a = 1 }`,
 	spaceType.Name: `{ a = [1] }`, textsType.Name: `{ a = "b" }`, samplingType.Name: `{ temperature = 1 }`,
 	lengthType.Name: `5`, portType.Name: `8000`, flagNameType.Name: `"max_x"`, flagNamesType.Name: `["max_x"]`,
-	countType(0).Name: `0`, countType(1).Name: `1`,
+	countType(0).Name: `0`, countType(1).Name: `1`, reasonsType.Name: `{ vllm = "b" }`, envType.Name: `{ A = "b" }`,
 }
 
 // decodeText decodes an expression as an attribute's value.
@@ -68,6 +69,9 @@ func checkRow(t *testing.T, b *Block, a *Attr) {
 	path := b.Path + "." + a.Name
 	if !strings.HasSuffix(a.Doc, ".") {
 		t.Errorf("%s: doc is no sentence: %q", path, a.Doc)
+	}
+	if !json.Valid(a.Type.JSON()) { // panics for a type without one
+		t.Errorf("%s: no JSON Schema: %s", path, a.Type.JSON())
 	}
 	if a.set == nil || a.Type.decode == nil {
 		if b.Path != "variable" && a.Name != forEach && a.Type.Name != predicateType.Name {

@@ -1,6 +1,7 @@
 package lang
 
 import (
+	"bytes"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -33,35 +34,54 @@ const (
 )
 
 // readDir reads the campaign's files: campaign.hcl, then the others by name.
-func readDir(dir string, p *problems) []source {
+func readDir(dir string, overlay map[string][]byte, p *problems) []source {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		p.add(cRead, Range{File: dir}, "The campaign's folder cannot be read: %v.", err)
 		return nil
 	}
-	var names []string
+	names := sortedNames(overlay)
 	for _, e := range entries {
-		n := e.Name()
-		switch {
-		case n == mainFile, strings.HasPrefix(n, "."):
-		case strings.HasSuffix(n, ".hcl.json"):
-			p.add(cNotYet, Range{File: n}, "The JSON syntax is not read yet. Write the same blocks in %s, or move the file away.", mainFile)
-		case strings.HasSuffix(n, campaignSuffix), strings.HasSuffix(n, variablesSuffix), strings.HasSuffix(n, definitionSuffix):
-			names = append(names, n)
-		}
+		names = append(names, e.Name())
 	}
 	slices.Sort(names)
+	names = slices.DeleteFunc(slices.Compact(names), func(n string) bool { return !isSource(n) || n == mainFile || n == mainFile+jsonSuffix })
 	if len(names) > maxFiles {
 		p.add(cTooLarge, Range{File: dir}, "The folder has %d campaign files; at most %d are read. Put fewer, larger files there.", len(names), maxFiles)
 		return nil
 	}
 	var sources []source
-	for _, n := range append([]string{mainFile}, names...) {
+	main := []string{mainFile}
+	if exists(dir, mainFile+jsonSuffix, overlay) {
+		main = append(main, mainFile+jsonSuffix)
+		if !exists(dir, mainFile, overlay) {
+			main = main[1:]
+		}
+	}
+	for _, n := range append(main, names...) {
+		if b, ok := overlay[n]; ok {
+			sources = append(sources, source{n, b})
+			continue
+		}
 		if b, ok := readFile(os.DirFS(dir), n, n, p); ok {
 			sources = append(sources, source{n, b})
 		}
 	}
 	return sources
+}
+
+// isSource reports whether a file of a campaign's folder is read, by its name.
+func isSource(name string) bool {
+	n := strings.TrimSuffix(name, jsonSuffix)
+	return !strings.HasPrefix(n, ".") && (n == mainFile || strings.HasSuffix(n, campaignSuffix) || strings.HasSuffix(n, variablesSuffix) || strings.HasSuffix(n, definitionSuffix))
+}
+
+func exists(dir, name string, overlay map[string][]byte) bool {
+	if _, ok := overlay[name]; ok {
+		return true
+	}
+	_, err := os.Lstat(filepath.Join(dir, name))
+	return err == nil // what else is wrong with it is told when it is read
 }
 
 // readFile reads a file that may not be larger than maxFile; shown is its name
@@ -90,9 +110,13 @@ func readFile(from fs.FS, name, shown string, p *problems) ([]byte, bool) {
 	return b, true
 }
 
-// parse turns a source into a body; nil if it is too deep to be walked. With
-// syntax errors the body is what could be understood.
-func parse(s source, p *problems) *hclsyntax.Body {
+// parse turns a source into a body; nil if it is too deep to be walked, or no
+// JSON. With errors of the native syntax the body is what could be understood.
+// The JSON syntax needs the path of the top blocks to tell blocks from values.
+func parse(s source, root string, p *problems) *hclsyntax.Body {
+	if strings.HasSuffix(s.name, jsonSuffix) {
+		return parseJSON(s, root, p)
+	}
 	if !shallow(s, p) {
 		return nil
 	}
@@ -122,11 +146,53 @@ func parse(s source, p *problems) *hclsyntax.Body {
 // shallow refuses nesting that would exhaust the stack of the parser, which is
 // recursive in brackets, unary operators, conditionals and splats. Lexing costs
 // half of parsing, and a small file cannot nest deeply enough to matter
-// (32 KiB × 5 kB of stack a level), so only large ones pay.
+// (32 KiB × 5 kB of stack a level), so only large ones pay, and of those only
+// the ones that are not plain.
 func shallow(s source, p *problems) bool {
-	if len(s.bytes) <= 32<<10 {
-		return true
+	return len(s.bytes) <= 32<<10 || plainAndShallow(s.bytes) || shallowTokens(s, p)
+}
+
+// plainAndShallow reports whether a file certainly is within the bounds of
+// shallowTokens. It reads bytes and no tokens, so it says no to every file whose
+// brackets it cannot tell from text: heredocs, long comments, templates.
+func plainAndShallow(src []byte) bool {
+	if bytes.Contains(src, []byte("<<")) || bytes.Contains(src, []byte("/*")) {
+		return false
 	}
+	depth, operators, quoted := 1, 0, false
+	for i := 0; i < len(src); i++ {
+		c := src[i]
+		follows := func(b byte) bool { return i+1 < len(src) && src[i+1] == b }
+		switch {
+		case quoted && (c == '\n' || (c == '$' || c == '%') && follows('{')):
+			return false
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '#' || c == '/' && follows('/'):
+			n := bytes.IndexByte(src[i:], '\n')
+			if n < 0 {
+				return true
+			}
+			i += n
+		case c == '{' || c == '[' || c == '(':
+			if depth++; depth > maxNest {
+				return false
+			}
+		case c == '}' || c == ']' || c == ')':
+			depth = max(depth-1, 1)
+		case c == '=' && follows('='), bytes.IndexByte([]byte("!-+*/%&|?<>"), c) >= 0:
+			if operators++; operators > maxDepth {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func shallowTokens(s source, p *problems) bool {
 	tokens, _ := hclsyntax.LexConfig(s.bytes, s.name, hcl.InitialPos)
 	before := hclsyntax.TokenNil
 	operators := []int{0} // of the expression at hand on each level

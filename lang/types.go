@@ -20,7 +20,7 @@ type Type struct {
 
 // The types of attributes.
 var (
-	textType = Type{"text", func(g *given) any {
+	textType = Type{Name: "text", decode: func(g *given) any {
 		s, ok := g.text("a text in quotes")
 		switch {
 		case !ok:
@@ -32,13 +32,13 @@ var (
 		}
 		return s
 	}}
-	boolType = Type{"true or false", func(g *given) any {
+	boolType = Type{Name: "true or false", decode: func(g *given) any {
 		if !g.is(cty.Bool) {
 			return g.wrongType("true or false, without quotes")
 		}
 		return g.value.True()
 	}}
-	pathType = Type{"path, relative to the campaign's folder", func(g *given) any {
+	pathType = Type{Name: "path, relative to the campaign's folder", decode: func(g *given) any {
 		s, ok := textType.decode(g).(string)
 		if !ok {
 			return nil
@@ -48,35 +48,35 @@ var (
 		}
 		return absolute(g.dir, s)
 	}}
-	shareType = Type{"share, 0 < x ≤ 1", func(g *given) any {
+	shareType = Type{Name: "share, 0 < x ≤ 1", decode: func(g *given) any {
 		f, ok := g.number("a share such as 0.01 for 1 %")
 		if ok && (f <= 0 || f > 1) {
 			return g.wrong("%v is no share. Write a number above 0 and up to 1: 1 %% is 0.01.", f)
 		}
 		return orNil(f, ok)
 	}}
-	partType = Type{"share, 0 ≤ x ≤ 1", func(g *given) any {
+	partType = Type{Name: "share, 0 ≤ x ≤ 1", decode: func(g *given) any {
 		f, ok := g.number("a share such as 0.02 for 2 %")
 		if ok && (f < 0 || f > 1) {
 			return g.wrong("%v is no share. Write a number from 0 to 1: 1 %% is 0.01.", f)
 		}
 		return orNil(f, ok)
 	}}
-	positiveType = Type{"number > 0", func(g *given) any {
+	positiveType = Type{Name: "number > 0", decode: func(g *given) any {
 		f, ok := g.number("a number")
 		if ok && f <= 0 {
 			return g.wrong("%v is not above 0.", f)
 		}
 		return orNil(f, ok)
 	}}
-	numberType = Type{"number ≥ 0", func(g *given) any {
+	numberType = Type{Name: "number ≥ 0", decode: func(g *given) any {
 		f, ok := g.number("a number")
 		if ok && f < 0 {
 			return g.wrong("%v is below 0.", f)
 		}
 		return orNil(f, ok)
 	}}
-	millisType = Type{"number > 0", func(g *given) any {
+	millisType = Type{Name: "number > 0", decode: func(g *given) any {
 		if g.is(cty.String) {
 			g.p.add(cUnit, g.at, "%q is a bare number of milliseconds, as its name says. Write 2000 instead of \"2s\".", g.row.Name)
 			return nil
@@ -90,7 +90,7 @@ var (
 		}
 		return time.Duration(math.Round(f * float64(time.Millisecond)))
 	}}
-	durationType = Type{"duration with a unit, \"30m\"", func(g *given) any {
+	durationType = Type{Name: "duration with a unit, \"30m\"", decode: func(g *given) any {
 		if g.is(cty.Number) {
 			g.p.add(cUnit, g.at, "%q is a duration and needs its unit. Write it in quotes, such as \"30m\", \"2h\" or \"7d\".", g.row.Name)
 			return nil
@@ -106,7 +106,7 @@ var (
 		}
 		return d
 	}}
-	bytesType = Type{"amount of memory with a unit, \"16g\"", func(g *given) any {
+	bytesType = Type{Name: "amount of memory with a unit, \"16g\"", decode: func(g *given) any {
 		if g.is(cty.Number) {
 			g.p.add(cUnit, g.at, "%q is an amount of memory and needs its unit. Write it in quotes, such as \"16g\".", g.row.Name)
 			return nil
@@ -122,11 +122,11 @@ var (
 		}
 		return n
 	}}
-	seedType = Type{"whole number", func(g *given) any {
+	seedType = Type{Name: "whole number", decode: func(g *given) any {
 		n, ok := g.whole()
 		return orNil(n, ok)
 	}}
-	urlsType = Type{"list of addresses", func(g *given) any {
+	urlsType = Type{Name: "list of addresses", decode: func(g *given) any {
 		if list, _ := g.words(func(string) string { return "" }); strings.Contains(strings.Join(list, ""), "@") {
 			g.p.add(cSecret, g.at, "%q holds a name or password. Write http://HOST:PORT alone; a campaign is read by many.", g.row.Name)
 			return nil
@@ -142,17 +142,17 @@ var (
 			return ""
 		})
 	}}
-	commandType = Type{"command, a list of words", func(g *given) any {
+	commandType = Type{Name: "command, a list of words", decode: func(g *given) any {
 		if g.is(cty.String) {
 			g.p.add(cWrongType, g.at, "%q is a list of words, because no shell takes part. Write [%s].", g.row.Name, quoteAll(strings.Fields(g.value.AsString())))
 			return nil
 		}
 		return orNil(g.words(notEmpty))
 	}}
-	namesType = Type{"list of framework names", func(g *given) any {
+	namesType = Type{Name: "list of framework names", decode: func(g *given) any {
 		return g.distinct(nameProblem)
 	}}
-	globsType = Type{"list of paths within the checkout, with *", func(g *given) any {
+	globsType = Type{Name: "list of paths within the checkout, with *", decode: func(g *given) any {
 		return g.distinct(func(s string) string {
 			if s == "" || strings.HasPrefix(s, "/") || slices.Contains(strings.Split(s, "/"), "..") {
 				return "write a path within the checkout, such as \"src/**\""
@@ -160,7 +160,7 @@ var (
 			return ""
 		})
 	}}
-	envNamesType = Type{"list of names of environment variables", func(g *given) any {
+	envNamesType = Type{Name: "list of names of environment variables", decode: func(g *given) any {
 		names := g.distinct(func(s string) string { return "" })
 		for _, n := range asStrings(names) {
 			if !envName.MatchString(n) {
@@ -170,7 +170,7 @@ var (
 		}
 		return names
 	}}
-	nameType = Type{"name", func(g *given) any {
+	nameType = Type{Name: "name", decode: func(g *given) any {
 		s, ok := textType.decode(g).(string)
 		if !ok {
 			return nil
@@ -180,14 +180,14 @@ var (
 		}
 		return s
 	}}
-	revisionType = Type{"40 hexadecimal digits", func(g *given) any {
+	revisionType = Type{Name: "40 hexadecimal digits", decode: func(g *given) any {
 		s, ok := g.text("a text of 40 hexadecimal digits")
 		if ok && !revision.MatchString(s) {
 			return g.wrong("%q is no full revision. Branches and short ids move or clash; write the 40 hexadecimal digits.", s)
 		}
 		return orNil(s, ok)
 	}}
-	regexpType = Type{"regular expression (RE2)", func(g *given) any {
+	regexpType = Type{Name: "regular expression (RE2)", decode: func(g *given) any {
 		s, ok := textType.decode(g).(string)
 		if !ok {
 			return nil
@@ -197,7 +197,7 @@ var (
 		}
 		return s
 	}}
-	urlPathType = Type{"path of an address, \"/health\"", func(g *given) any {
+	urlPathType = Type{Name: "path of an address, \"/health\"", decode: func(g *given) any {
 		s, ok := textType.decode(g).(string)
 		if ok && (!strings.HasPrefix(s, "/") || strings.ContainsAny(s, " #")) {
 			return g.wrong("%q is no path of an address. Start it with a slash, such as \"/health\".", s)
@@ -229,7 +229,7 @@ func notEmpty(s string) string {
 
 // countType is a whole number of at least low.
 func countType(low int64) Type {
-	return Type{fmt.Sprintf("whole number ≥ %d", low), func(g *given) any {
+	return Type{Name: fmt.Sprintf("whole number ≥ %d", low), decode: func(g *given) any {
 		n, ok := g.whole()
 		if ok && (n < low || n > 1<<40) {
 			return g.wrong("%d is not allowed. Write a whole number of at least %d.", n, low)
@@ -240,7 +240,7 @@ func countType(low int64) Type {
 
 // choiceType is one of a list of words.
 func choiceType(choices ...string) Type {
-	return Type{oneOf(choices), func(g *given) any {
+	return Type{Name: oneOf(choices), decode: func(g *given) any {
 		s, ok := g.text("one of " + oneOf(choices))
 		if ok && !slices.Contains(choices, s) {
 			return g.wrong("%q is none of the choices. Write %s. %s", s, oneOf(choices), didYouMean(s, choices))

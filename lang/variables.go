@@ -200,7 +200,7 @@ func fromText(text string, kind cty.Type) cty.Value {
 // assignments reads a *.auto.hclvars file: attributes whose values name
 // nothing.
 func assignments(f source, p *problems) map[string]setting {
-	body := parse(f, p)
+	body := parse(f, "values", p) // no block stands there
 	if body == nil {
 		return nil
 	}
@@ -215,4 +215,6 @@ func assignments(f source, p *problems) map[string]setting {
 }
 
 // isVariables reports whether a file sets variables; the others hold blocks.
-func isVariables(name string) bool { return strings.HasSuffix(name, variablesSuffix) }
+func isVariables(name string) bool {
+	return strings.HasSuffix(strings.TrimSuffix(name, jsonSuffix), variablesSuffix)
+}

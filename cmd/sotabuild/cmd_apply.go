@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -28,6 +29,7 @@ import (
 	"github.com/sotabuild/sotabuild/lang"
 	"github.com/sotabuild/sotabuild/stdlib/campaign/prepare"
 	"github.com/sotabuild/sotabuild/stdlib/campaign/show"
+	"github.com/sotabuild/sotabuild/stdlib/report"
 )
 
 func applyCommand(a *app) *cobra.Command {
@@ -121,16 +123,17 @@ func (a *app) apply(ctx context.Context, store *cache.Local, c *lang.Campaign, o
 	if err != nil {
 		return err
 	}
-	r := run{app: a, budget: budget, store: store, id: newRunID(), interrupt: interrupt, started: time.Now()}
+	r := run{app: a, budget: budget, store: store, id: newRunID(), interrupt: interrupt, started: time.Now(), logs: map[string]string{}}
 	if len(s.Unasked) > 0 {
 		sum, err := r.once(ctx, s, planOptions{targets: s.Unasked})
 		if err != nil {
 			return err
 		}
 		r.total = sum
-		if len(sum.FailedNodes) > 0 || sum.Interrupted {
+		if sum.Interrupted {
 			return r.finish(s)
 		}
+		// A program without a help fails for itself: the others are measured.
 		if s, err = a.open(ctx, store, c); err != nil {
 			return err
 		}
@@ -144,7 +147,7 @@ func (a *app) apply(ctx context.Context, store *cache.Local, c *lang.Campaign, o
 	if err != nil {
 		return err
 	}
-	r.total = add(r.total, sum)
+	r.total = r.add(sum)
 	if err := s.files.Close(); err != nil {
 		return err
 	}
@@ -165,6 +168,8 @@ type run struct {
 	started   time.Time
 	budget    plan.Budget
 	total     sched.Summary
+	plan      *plan.Plan        // the last one
+	ranBefore int               // nodes that are cached in plan because this apply ran them
 	logs      map[string]string // log path of each finished node
 }
 
@@ -173,6 +178,12 @@ func (r *run) once(ctx context.Context, s *session, o planOptions) (sched.Summar
 	p, err := makePlan(s, o)
 	if err != nil {
 		return sched.Summary{}, err
+	}
+	r.plan, r.ranBefore = p, 0
+	for i := range p.Nodes {
+		if _, ran := r.logs[s.Graph.Actions[i].Addr]; ran && p.Nodes[i].Verdict == plan.Cached {
+			r.ranBefore++
+		}
 	}
 	p.Budget = r.budget
 	if p.Counts.Changes() > 0 && !r.app.json {
@@ -190,7 +201,6 @@ func (r *run) exec(ctx context.Context, s *session, p *plan.Plan) (sched.Summary
 		return sched.Summary{}, err
 	}
 	screen := newProgress(r.app, s)
-	r.logs = map[string]string{}
 	sink := func(e event.Event) {
 		runLog.write(e)
 		if e.Type == event.NodeFinished {
@@ -239,11 +249,38 @@ func (r *run) finish(s *session) error {
 	case r.total.Left > 0:
 		return fail(codeGate, fmt.Errorf("%d nodes did not fit into the budget and are left", r.total.Left),
 			"`sotabuild plan` shows them, the next `sotabuild apply` goes on with them")
-	case len(v.WithoutResult()) > 0:
-		return fail(codeNodeFailed, fmt.Errorf("no result for %s", strings.Join(v.WithoutResult(), ", ")),
-			"`sotabuild show` lists every candidate with the reason it failed")
+	}
+	if causes := r.withoutResult(s, v); len(causes) > 0 {
+		return fail(codeNodeFailed, errors.New(strings.Join(causes, "\n")), "`sotabuild show` lists every candidate with the reason it failed")
 	}
 	return nil
+}
+
+// withoutResult says which frameworks have no number in a scenario, and why.
+// What no target asked for is not missing.
+func (r *run) withoutResult(s *session, v report.View) []string {
+	asked := map[string]bool{}
+	for _, c := range s.Declared.Cells {
+		if id, ok := s.Graph.Lookup(c.Addr); ok && r.plan.Nodes[id].Reason.Cause != plan.CauseTarget {
+			asked[c.Framework+" in "+c.Scenario.Name] = true
+		}
+	}
+	var out []string
+	for _, name := range v.WithoutResult() {
+		if !asked[name] {
+			continue
+		}
+		text := "no result for " + name
+		for _, sc := range v.Scenarios {
+			for _, c := range sc.Cells {
+				if c.Framework+" in "+sc.Name == name {
+					text += fmt.Sprintf("\n  %s: %s: %s", c.Candidate, c.Row.Class, oneLine(c.Row.Reason))
+				}
+			}
+		}
+		out = append(out, text)
+	}
+	return out
 }
 
 // explainFailure says node, cause, last log lines, next command.
@@ -321,15 +358,23 @@ func totals(s sched.Summary, d time.Duration) string {
 	return text + fmt.Sprintf(" in %s.", d.Round(10*time.Millisecond))
 }
 
-// add joins the two steps of an apply. What the first one ran is cached in the
-// second and counts once.
-func add(a, b sched.Summary) sched.Summary {
-	b.Cached = max(0, b.Cached-a.OK-a.KeptFailures)
-	return sched.Summary{
-		OK: a.OK + b.OK, Cached: b.Cached, Failed: a.Failed + b.Failed, KeptFailures: a.KeptFailures + b.KeptFailures,
-		Blocked: a.Blocked + b.Blocked, Cancelled: a.Cancelled + b.Cancelled,
-		FailedNodes: append(a.FailedNodes, b.FailedNodes...), Left: a.Left + b.Left, Interrupted: a.Interrupted || b.Interrupted, Seconds: a.Seconds + b.Seconds,
+// add puts the second step's summary on the first's. What the first step ran is
+// cached in the second, and is counted once; so is a program that failed in
+// both.
+func (r *run) add(b sched.Summary) sched.Summary {
+	a := r.total
+	b.Cached -= r.ranBefore
+	b.OK += a.OK
+	b.Left += a.Left
+	b.Interrupted = b.Interrupted || a.Interrupted
+	b.Seconds += a.Seconds
+	for _, n := range a.FailedNodes {
+		if !slices.Contains(b.FailedNodes, n) {
+			b.FailedNodes = append(b.FailedNodes, n)
+			b.Failed++
+		}
 	}
+	return b
 }
 
 // interrupts turns SIGINT and SIGTERM into the scheduler's three steps.

@@ -38,7 +38,7 @@ func explainCommand(a *app) *cobra.Command {
 			}
 			e := plan.Explain(s.Graph, p, s.store, id)
 			if a.json {
-				if err := a.printJSON(e); err != nil {
+				if err := a.printJSON(e.Document()); err != nil {
 					return err
 				}
 			} else {

@@ -65,14 +65,7 @@ func (a *app) init(ctx context.Context, o initOptions) error {
 	if err := os.MkdirAll(a.dir, 0o755); err != nil {
 		return err
 	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
-	if err != nil {
-		return err
-	}
-	if _, err := f.Write(src); err != nil {
-		return errors.Join(err, f.Close(), os.Remove(path))
-	}
-	if err := f.Close(); err != nil {
+	if err := writeNew(path, src); err != nil {
 		return err
 	}
 	fmt.Fprintf(a.out, "Wrote %s. Review it, then `sotabuild -C %s plan`.\n", relative(path), a.dir)

@@ -127,7 +127,7 @@ func (a *app) showPlan(w io.Writer, s *session, p *plan.Plan, all bool) error {
 	}
 	fmt.Fprintln(w, st.bold(p.Totals()))
 	if e := p.Estimate.String(); e != "" {
-		fmt.Fprintln(w, e)
+		fmt.Fprintln(w, st.dim(e))
 	}
 	if len(s.Unasked) > 0 {
 		fmt.Fprintf(w, "The help of %d programs is not known yet: apply asks for it first and checks every flag before the first server starts.\n", len(s.Unasked))

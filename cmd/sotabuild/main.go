@@ -22,6 +22,9 @@ var commands = []func(*app) *cobra.Command{
 	initCommand,
 	validateCommand,
 	fmtCommand,
+	schemaCommand,
+	lspCommand,
+	importCommand,
 	planCommand,
 	applyCommand,
 	showCommand,
@@ -29,6 +32,8 @@ var commands = []func(*app) *cobra.Command{
 	graphCommand,
 	cacheCommand,
 	reportCommand,
+	traceCommand,
+	ncuCommand,
 	simserveCommand,
 	versionCommand,
 	runnerCommand,
@@ -87,8 +92,9 @@ func (a *app) root() *cobra.Command {
 		Short: "Find the fastest serving framework, reproducibly",
 		Long: "sotabuild compiles one reviewed campaign.hcl into a content-hashed graph of tasks,\n" +
 			"says what is stale and why (plan), and runs only that (apply).",
-		SilenceUsage: true, SilenceErrors: true,
+		SilenceUsage: true, SilenceErrors: true, Version: version(),
 	}
+	root.SetVersionTemplate("sotabuild {{.Version}}\n")
 	flags := root.PersistentFlags()
 	flags.StringVarP(&a.dir, "dir", "C", ".", "folder of the campaign")
 	flags.StringVar(&a.store, "store", "", "folder of the store (default DIR/.sotabuild)")

@@ -30,13 +30,7 @@ func (a *app) given() (inputs, error) {
 	if err != nil {
 		return inputs{}, fail(codeUsage, err)
 	}
-	in := inputs{Vars: vars, Env: map[string]string{}}
-	for _, kv := range os.Environ() {
-		if name, v, ok := strings.Cut(kv, "="); ok && strings.HasPrefix(name, varPrefix) {
-			in.Env[strings.TrimPrefix(name, varPrefix)] = v
-		}
-	}
-	return in, nil
+	return inputs{Vars: vars, Env: variablesOf(os.Environ())}, nil
 }
 
 // inputs is what the campaign is read with: what is given, or what a saved
@@ -63,6 +57,17 @@ func (a *app) load() (*lang.Campaign, error) {
 		return nil, err
 	}
 	return c, nil
+}
+
+// variablesOf are the values of variables in an environment, by name.
+func variablesOf(environ []string) map[string]string {
+	vars := map[string]string{}
+	for _, kv := range environ {
+		if name, v, ok := strings.Cut(kv, "="); ok && strings.HasPrefix(name, varPrefix) {
+			vars[strings.TrimPrefix(name, varPrefix)] = v
+		}
+	}
+	return vars
 }
 
 func parseVars(args []string) (map[string]string, error) {

@@ -25,6 +25,7 @@ var modes = [][2]string{
 	{"die", "exits 3 before it listens"},
 	{"oom", "prints CUDA out of memory and exits 1 before it listens"},
 	{"die-midway", "exits 4 in the middle of the third request"},
+	{"die-late", "cuts the third request and exits 4 a moment later"},
 	{"hang", "never listens"},
 	{"unhealthy", "listens and answers /health with 503 for ever"},
 	{"deaf", "ignores SIGTERM, as some servers do for minutes"},
@@ -62,7 +63,7 @@ func main() {
 	flag.Parse()
 	if *child {
 		signal.Ignore(syscall.SIGTERM, syscall.SIGHUP)
-		select {}
+		forever()
 	}
 	if !slices.ContainsFunc(modes, func(m [2]string) bool { return m[0] == *mode }) {
 		fmt.Fprintf(os.Stderr, "badserve: unknown mode %q\n", *mode)
@@ -114,7 +115,7 @@ func (s *server) before() {
 		fmt.Fprintln(os.Stderr, "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB.")
 		os.Exit(1)
 	case "hang":
-		select {}
+		forever()
 	case "deaf":
 		signal.Ignore(syscall.SIGTERM)
 	case "orphans":
@@ -126,7 +127,15 @@ func (s *server) before() {
 				fmt.Fprintln(os.Stderr, "badserve:", err)
 				os.Exit(1)
 			}
+			fmt.Fprintln(os.Stderr, "badserve: left behind:", cmd.Process.Pid)
 		}
+	}
+}
+
+// forever waits in a way that the runtime does not take for a deadlock.
+func forever() {
+	for {
+		time.Sleep(time.Hour)
 	}
 }
 
@@ -181,6 +190,9 @@ func (s *server) completions(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case s.mode == "die-midway" && n == 3 && i == 1:
 			os.Exit(4)
+		case s.mode == "die-late" && n == 3 && i == 1:
+			time.AfterFunc(100*time.Millisecond, func() { os.Exit(4) })
+			panic(http.ErrAbortHandler)
 		case s.mode == "stream-error" && i == 2:
 			send(`{"error":{"message":"EngineCore died","type":"server_error","code":500}}`)
 			send("[DONE]")

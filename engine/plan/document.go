@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"strings"
 	"time"
 
 	"github.com/sotabuild/sotabuild/engine/cache"
@@ -117,6 +118,37 @@ func (p *Plan) documentNode(g *compile.Graph, id graph.NodeID) DocumentNode {
 	}
 	if r := n.Record; r != nil {
 		d.Record = &DocumentRecord{r.Serial, r.Node, r.Outcome, r.Time.Started, r.Time.Seconds, r.Origin.Host}
+	}
+	return d
+}
+
+// ExplanationDocument is an Explanation for machines, with the same version as
+// Document.
+type ExplanationDocument struct {
+	V        int              `json:"v"`
+	Addr     string           `json:"node"`
+	Kind     string           `json:"kind"`
+	Verdict  string           `json:"verdict"`
+	Reason   string           `json:"reason"`
+	Changes  []DocumentChange `json:"changes,omitempty"`
+	Key      string           `json:"key,omitempty"`
+	Manifest []string         `json:"manifest"` // a known fact each
+	Waits    []string         `json:"waits,omitempty"`
+	History  []*cache.Record  `json:"history"` // oldest first
+}
+
+// Document is the explanation's form for machines.
+func (e Explanation) Document() ExplanationDocument {
+	d := ExplanationDocument{
+		V: DocumentVersion, Addr: e.Addr, Kind: e.Kind, Verdict: e.Verdict.Word(), Reason: e.Why,
+		Manifest: strings.Split(strings.TrimSuffix(e.Manifest.Text(), "\n"), "\n"),
+		Waits:    e.Waits, History: append([]*cache.Record{}, e.History...),
+	}
+	if !e.Key.IsZero() {
+		d.Key = e.Key.String()
+	}
+	for _, c := range e.Changes {
+		d.Changes = append(d.Changes, DocumentChange{c.Name, c.Label, documentFact(c.Old), documentFact(c.New)})
 	}
 	return d
 }

@@ -269,6 +269,12 @@ func TestExplain(t *testing.T) {
 		b.WriteString(Explain(g, p, w, id).Text() + "\n")
 	}
 	golden(t, "explain.txt", b.String())
+	id, _ := g.Lookup(chatA1)
+	doc, err := json.MarshalIndent(Explain(g, p, w, id).Document(), "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "explain.json", string(doc)+"\n")
 }
 
 func TestNearest(t *testing.T) {

@@ -56,13 +56,14 @@ func (p *Plan) Lines(g *compile.Graph) []Line {
 	return f.lines()
 }
 
-// All is a line for every node, unfolded, in graph order.
+// All is a line for every node, in graph order.
 func (p *Plan) All(g *compile.Graph) []Line {
-	out := make([]Line, len(p.Nodes))
+	lines := make([]Line, 0, len(p.Nodes))
 	for i := range p.Nodes {
-		out[i] = Line{p.Nodes[i].Verdict, g.Actions[i].Addr, p.Why(g, graph.NodeID(i))}
+		id := graph.NodeID(i)
+		lines = append(lines, Line{p.Nodes[i].Verdict, g.Actions[i].Addr, p.Why(g, id)})
 	}
-	return out
+	return lines
 }
 
 // folder collects nodes that share a line.

@@ -138,15 +138,18 @@ func (t *task) begin(s runner.Step, dir string, record *runner.StepRecord) (step
 
 // dying says whether a server has died, or is about to: its connections break
 // before the kernel announces its end, so a client may fail first. Where the
-// endpoint no longer listens we wait for the announcement.
+// endpoint no longer listens we wait for the announcement. Where it still does
+// we wait a moment: a process that dies loses the socket that listens last.
 func (t *task) dying(life context.Context) bool {
 	for _, wave := range t.servers {
 		for _, s := range wave {
+			patience := 300 * time.Millisecond
 			if sockets, err := proc.Answering(s.port); err == nil && len(sockets) == 0 {
-				select {
-				case <-life.Done():
-				case <-time.After(5 * time.Second):
-				}
+				patience = 5 * time.Second
+			}
+			select {
+			case <-life.Done():
+			case <-time.After(patience):
 			}
 		}
 	}

@@ -52,7 +52,7 @@ type Host struct {
 func newAskSpec(c *lang.Campaign, f Facts, fw lang.Framework, command []string, stderr bool, pattern string) AskSpec {
 	sw := f.Software[fw.Label]
 	return AskSpec{Software: sw.Digest, Image: imageOf(sw), Command: command, Stderr: stderr, Pattern: pattern,
-		Env: fw.Definition.Server.Env, Host: hostOf(c, f, fw)}
+		Env: fw.Environment(), Host: hostOf(c, f, fw)}
 }
 
 // imageOf is the image as identity, only where nothing better is known.
@@ -122,7 +122,7 @@ func newTask(spec runner.Spec, dir string, h Host, image string) (executors.Task
 // asked reads what the program printed.
 func asked(s AskSpec, step compile.StepResult) (string, *cache.Outcome) {
 	if step.Class != "" {
-		o := failure(result.Class(step.Class), step.Reason)
+		o := failure(askClass(step), step.Reason)
 		return "", &o
 	}
 	name := "stdout.txt"
@@ -135,6 +135,18 @@ func asked(s AskSpec, step compile.StepResult) (string, *cache.Outcome) {
 		return "", &o
 	}
 	return strings.ToValidUTF8(string(b), "\uFFFD"), nil
+}
+
+// askClass is the class of a question that was not answered. What the runner
+// calls the client is the program itself here.
+func askClass(step compile.StepResult) result.Class {
+	if step.Class != string(executors.ClassClientFailed) {
+		return result.Class(step.Class)
+	}
+	if rec, err := runner.ReadStep(step.Dir); err == nil && rec.Exit == nil && rec.Signal == "" {
+		return executors.ClassStartFailed
+	}
+	return result.NoHelp
 }
 
 // exitWords says how a step's program ended, for reasons.

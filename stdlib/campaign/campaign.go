@@ -104,7 +104,7 @@ func Declare(c *lang.Campaign, f Facts) Declared {
 		for _, cand := range l.candidates {
 			addr := address("check", l.fw.Label, cand.Name)
 			given := Given(l.fw, cand.Flags)
-			if skip := skipReason(f, l.fw, cand, given); skip != "" {
+			if skip := skipReason(c, f, l.fw, cand, given); skip != "" {
 				skips[address("bench", l.fw.Label, cand.Name)] = skip
 				d.Warnings = append(d.Warnings, fmt.Sprintf("%s is skipped: %s", address("bench", l.fw.Label, cand.Name), skip))
 				continue
@@ -113,7 +113,11 @@ func Declare(c *lang.Campaign, f Facts) Declared {
 				Addr: addr, Kind: checkKind, Block: block(l.fw), Spec: newCheckSpec(given),
 				Inputs: []compile.Input{{Name: "help", From: HelpAddr(l.fw, "server"), Output: "text"}},
 			})
-			checks = append(checks, addr)
+			// The help of a program that does not even print one may not keep
+			// the other frameworks from running.
+			if _, ok := f.Helps[l.fw.Label]; ok {
+				checks = append(checks, addr)
+			}
 		}
 	}
 	for _, s := range c.Load.Scenarios {
@@ -181,10 +185,14 @@ func Asks(c *lang.Campaign, f Facts, fw lang.Framework) []compile.Decl {
 // VersionAddr is the address of a version node.
 func VersionAddr(fw lang.Framework) string { return "version." + fw.Label }
 
-// skipReason says why a candidate cannot run with this program, by the
-// program's own help (R058): only searched flags can make a candidate skipped;
-// an unknown name in the base flags is an error (CheckBase).
-func skipReason(f Facts, fw lang.Framework, cand search.Candidate, given []help.Given) string {
+// skipReason says why a candidate cannot run: it uses another number of GPUs
+// than the campaign's (R055), or this program's own help does not have what it
+// is given (R058). Only searched flags can make a candidate skipped; an unknown
+// name in the base flags is an error (CheckBase).
+func skipReason(c *lang.Campaign, f Facts, fw lang.Framework, cand search.Candidate, given []help.Given) string {
+	if n, ok := fw.GPUCount(cand.Flags); ok && c.GPUs != nil && n != len(c.GPUs.IDs) {
+		return fmt.Sprintf("%s: it uses %d GPUs, and every framework of the campaign uses %d", result.BadFlagValue, n, len(c.GPUs.IDs))
+	}
 	text, ok := f.Helps[fw.Label]
 	if !ok {
 		return ""

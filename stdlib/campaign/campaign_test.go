@@ -118,6 +118,15 @@ func TestDeclaredNodes(t *testing.T) {
 	if checks != 5 {
 		t.Errorf("the cell waits for %d checks, want all 5", checks)
 	}
+	// A program without a help keeps only its own cells from running.
+	delete(f.Helps, "slow")
+	g = build(t, Declare(c, f), f)
+	id, _ = g.Lookup(`bench.fast["max_num_seqs=2"].short.c2`)
+	for _, o := range g.Actions[id].Order {
+		if strings.HasPrefix(o, "check.slow") {
+			t.Errorf("the cell waits for %s", o)
+		}
+	}
 	if a.Batch != `bench.fast["max_num_seqs=2"]` || !a.Resources.Quiet {
 		t.Errorf("batch %q, resources %+v: a candidate's cells share one quiet life", a.Batch, a.Resources)
 	}
@@ -236,7 +245,7 @@ func TestFlagsAsWords(t *testing.T) {
 func TestUnknownFlags(t *testing.T) {
 	c := sample.Load(t, strings.Replace(sample.Text, `kernel = "blocked"`, `kernal = "blocked"`, 1))
 	diags := CheckBase(c, facts(c))
-	if len(diags) != 1 || !diags.HasErrors() || !strings.Contains(diags[0].Detail, "--kernel") || diags[0].Range.Line == 0 {
+	if len(diags) != 1 || !diags.HasErrors() || !strings.Contains(diags[0].Detail, "Did you mean --kernel? Remove") || diags[0].Range.Line == 0 {
 		t.Errorf("diagnostics %+v: want one error that names --kernel and a line", diags)
 	}
 	c = sample.Load(t, strings.Replace(sample.Text, "space          = { max_num_seqs = [2] }", "space          = { max_num_sex = [2] }", 1))

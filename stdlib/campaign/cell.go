@@ -104,7 +104,7 @@ func newBenchSpec(c *lang.Campaign, f Facts, fw lang.Framework, cand search.Cand
 		Software: sw.Digest, Image: imageOf(sw),
 		Model: ModelSpec{ID: c.Model.ID, Weights: f.Weights, Revision: c.Model.Revision, Tokenizer: tokenizer, TokFiles: f.Tokenizer,
 			Precision: c.Model.Precision, Quant: c.Model.Quantization, Trust: c.Model.TrustRemoteCode, Context: c.Model.MaxContext},
-		Serve: fw.Definition.Server.Command, Flags: flags, Env: fw.Definition.Server.Env,
+		Serve: fw.Definition.Server.Command, Flags: flags, Env: fw.Environment(),
 		Load: LoadSpec{API: string(api), Path: path, Arrival: w.Arrival, Rate: w.Rate, Concurrency: n,
 			Temperature: w.Temperature, MinSuccess: c.Judge.SLA.MinSuccessRate, Seed: w.Seed},
 		GPUs: gpus, Smoke: c.Smoke,
@@ -243,7 +243,7 @@ func collectBench(j compile.Job, step compile.StepResult) compile.Result {
 	}
 	out.Outputs = []compile.Value{{Name: "row", Bytes: append(b, '\n')}}
 	if len(requests) == 0 {
-		requests = []byte("# no request was sent\n")
+		requests = []byte("# no measured request was sent\n")
 	}
 	out.Outputs = append(out.Outputs, compile.Value{Name: "requests", Bytes: requests})
 	return out

@@ -1,6 +1,7 @@
 package campaign
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"github.com/sotabuild/sotabuild/stdlib/campaign/internal/sample"
 	"github.com/sotabuild/sotabuild/stdlib/result"
 	"github.com/sotabuild/sotabuild/stdlib/search"
+	"github.com/sotabuild/sotabuild/stdlib/winners"
 )
 
 // store is a real store in a folder of the test.
@@ -95,6 +97,26 @@ func TestACellThatNeverRanHasARowWithoutNumbers(t *testing.T) {
 	}
 }
 
+// TestNoNumberIsASelection: a framework whose rows all failed has a selection
+// without a best row, so that nothing is tried again at the next apply.
+func TestNoNumberIsASelection(t *testing.T) {
+	s := store(t)
+	j := cellJob(t, s)
+	failed := collectBench(j, compile.StepResult{Class: "oom", Reason: "why"})
+	row, _, err := s.Object(bytes.NewReader(failed.Outputs[0].Bytes))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := selectBest(t.Context(), compile.Job{Spec: SelectSpec{}, Objects: s, Inputs: []compile.InputValue{{Name: "row", Digest: row, Failed: true}}})
+	var sel winners.Selection
+	if err := json.Unmarshal(r.Outputs[0].Bytes, &sel); err != nil {
+		t.Fatal(err)
+	}
+	if r.Outcome.State != cache.OK || sel.Best != nil {
+		t.Errorf("outcome %+v, best %v", r.Outcome, sel.Best)
+	}
+}
+
 // TestAMeasuredCellIsCompleted: the client's row gets subject, workload, flags
 // and the exact command with the port it had (R086).
 func TestAMeasuredCellIsCompleted(t *testing.T) {
@@ -167,6 +189,24 @@ func TestHelpThatIsNone(t *testing.T) {
 		r := collectHelp(compile.Job{Spec: AskSpec{Command: []string{"{program}", "--help"}}}, compile.StepResult{Dir: dir})
 		if r.Outcome.State != cache.Failed || r.Outcome.Class != string(result.NoHelp) || r.Outcome.Keep {
 			t.Errorf("%s: %+v", name, r.Outcome)
+		}
+	}
+}
+
+// TestAProgramThatCannotBeAsked: a program that the kernel refuses, or that dies
+// of a signal, is not called a broken client.
+func TestAProgramThatCannotBeAsked(t *testing.T) {
+	for class, rec := range map[result.Class]runner.StepRecord{
+		executors.ClassStartFailed: {ID: "s", Task: "task-1"},
+		result.NoHelp:              {ID: "s", Task: "task-1", Signal: "SIGKILL"},
+	} {
+		dir := t.TempDir()
+		if err := runner.WriteStep(dir, rec); err != nil {
+			t.Fatal(err)
+		}
+		r := collectHelp(compile.Job{Spec: AskSpec{Command: []string{"{program}", "--help"}}}, compile.StepResult{Dir: dir, Class: string(executors.ClassClientFailed), Reason: "why"})
+		if r.Outcome.State != cache.Failed || r.Outcome.Class != string(class) || r.Outcome.Reason != "why" {
+			t.Errorf("%+v, want class %s", r.Outcome, class)
 		}
 	}
 }

@@ -127,8 +127,8 @@ func CheckBase(c *lang.Campaign, f Facts) lang.Diagnostics {
 			for _, fi := range help.Check(known, given) {
 				out = append(out, lang.Diagnostic{
 					Severity: lang.Error, Code: string(fi.Class), Summary: summaryOf(fi),
-					Detail: fmt.Sprintf("%s, says the help of framework %q itself.%s Remove the flag or write one that the program has; "+
-						"`sotabuild show help.%s.server` prints what it knows.", fi.Reason, fw.Label, sentence(fi.Hint), fw.Label),
+					Detail: fmt.Sprintf("Framework %q: %s.%s Remove the flag or write one that the program has; "+
+						"`sotabuild show help.%s.server` prints what it knows.", fw.Label, fi.Reason, sentence(fi.Hint), fw.Label),
 					Range: flag.Range,
 				})
 			}
@@ -153,6 +153,9 @@ func summaryOf(fi help.Finding) string {
 func sentence(hint string) string {
 	if hint == "" {
 		return ""
+	}
+	if !strings.HasSuffix(hint, "?") {
+		hint += "."
 	}
 	return " " + strings.ToUpper(hint[:1]) + hint[1:]
 }

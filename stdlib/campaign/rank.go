@@ -17,7 +17,8 @@ type SelectSpec struct {
 }
 
 // selectBest reads the rows of one framework in one scenario. Its output
-// refers to rows by digest, never by name.
+// refers to rows by digest, never by name. That there is no best row is a
+// selection like any other: the rows say why.
 func selectBest(_ context.Context, j compile.Job) compile.Result {
 	var rows []winners.Input
 	for _, in := range j.Inputs {
@@ -32,12 +33,7 @@ func selectBest(_ context.Context, j compile.Job) compile.Result {
 		rows = append(rows, winners.Input{Digest: in.Digest, Row: r})
 	}
 	sel := winners.Select(rows, j.Spec.(SelectSpec).SLA)
-	out := ok("selection", sel)
-	if sel.Best == nil {
-		out.Outcome = failure(result.NoResult, "no candidate of this framework gave a number in this scenario")
-		out.Outcome.Keep = true // a function of its inputs: nothing to try again
-	}
-	return out
+	return ok("selection", sel)
 }
 
 // WinnersSpec is how frameworks are compared.

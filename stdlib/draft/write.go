@@ -123,7 +123,9 @@ func (f Facts) sides() (target string, compare []string) {
 		target = "vllm"
 	}
 	for _, p := range f.Programs {
-		if p.Framework != target {
+		// Beside a vllm target TokenSpeed has to be verified first, which is for
+		// the user to ask for (R039).
+		if p.Framework != target && !(target == "vllm" && p.Framework == "tokenspeed") {
 			compare = append(compare, p.Framework)
 		}
 	}

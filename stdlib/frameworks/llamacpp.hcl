@@ -35,9 +35,6 @@ definition "llamacpp" {
       # and a switch turned here would be tuning that nobody sees.
       sse_ping_interval = 1
     }
-    not_searched = {
-      ctx_size = "It decides which requests fit, so it is the same for every candidate."
-    }
     aliases = {
       c          = "ctx_size"
       np         = "parallel"

@@ -25,12 +25,13 @@ definition "sglang" {
 
   flags {
     context = "context_length"
+    # Its help: defaults to the value of the model's config.json.
+    context_from_model = true
     # Data parallelism is left out: with attention data parallelism its ranks
     # are among those of tp_size.
     parallel = ["tp_size", "pp_size"]
     memory   = "mem_fraction_static"
     not_searched = {
-      context_length = "It decides which requests fit, so it is the same for every candidate."
       dtype          = "Precision is the same for every framework (R055)."
       quantization   = "Quantization is the same for every framework (R055)."
       tokenizer_path = "The tokenizer is the same for every framework (R055)."
@@ -61,6 +62,16 @@ definition "sglang" {
 
   native_bench {
     command = ["python3", "-m", "sglang.bench_serving", "--backend", "sglang-oai", "--base-url", "{url}", "--model", "{served_name}"]
+  }
+
+  profiler {
+    start {
+      path = "/start_profile"
+      body = "{\"output_dir\":\"{dir}\",\"activities\":[\"CPU\",\"GPU\"],\"profile_by_stage\":false,\"profile_prefix\":\"{stage}\"}"
+    }
+    stop {
+      path = "/stop_profile"
+    }
   }
 
   # Exposed only with the flag enable_metrics = true.

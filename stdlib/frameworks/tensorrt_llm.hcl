@@ -34,10 +34,9 @@ definition "tensorrt_llm" {
       backend = "pytorch"
     }
     not_searched = {
-      backend     = "Only the PyTorch backend is accepted (R062, R071)."
-      max_seq_len = "It decides which requests fit, so it is the same for every candidate."
-      tokenizer   = "The tokenizer is the same for every framework (R055)."
-      revision    = "The weights are the same for every candidate (R055)."
+      backend   = "Only the PyTorch backend is accepted (R062, R071)."
+      tokenizer = "The tokenizer is the same for every framework (R055)."
+      revision  = "The weights are the same for every candidate (R055)."
     }
     aliases = {
       tensor_parallel_size     = "tp_size"
@@ -60,6 +59,16 @@ definition "tensorrt_llm" {
 
   native_bench {
     command = ["python3", "-m", "tensorrt_llm.serve.scripts.benchmark_serving", "--base-url", "{url}", "--model", "{served_name}"]
+  }
+
+  # It profiles the iterations named at its start and cannot be told while it
+  # serves: the range is of engine steps.
+  profiler {
+    env = {
+      TLLM_PROFILE_START_STOP  = "{steps}"
+      TLLM_TORCH_PROFILE_TRACE = "{dir}/{stage}.json"
+    }
+    offline = true
   }
 
   # Under /prometheus/metrics, only with return_perf_metrics.

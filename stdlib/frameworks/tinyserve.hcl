@@ -21,9 +21,6 @@ definition "tinyserve" {
 
   flags {
     context = "max_model_len"
-    not_searched = {
-      max_model_len = "It decides which requests fit, so it is the same for every candidate."
-    }
   }
 
   failure "oom" {

@@ -38,12 +38,11 @@ definition "tokenspeed" {
     parallel = ["tensor_parallel_size", "pipeline_parallel_size"]
     memory   = "gpu_memory_utilization"
     not_searched = {
-      max_model_len = "It decides which requests fit, so it is the same for every candidate."
-      dtype         = "Precision is the same for every framework (R055)."
-      quantization  = "Quantization is the same for every framework (R055)."
-      tokenizer     = "The tokenizer is the same for every framework (R055)."
-      revision      = "The weights are the same for every candidate (R055)."
-      load_format   = "The weights are the same for every candidate (R055)."
+      dtype        = "Precision is the same for every framework (R055)."
+      quantization = "Quantization is the same for every framework (R055)."
+      tokenizer    = "The tokenizer is the same for every framework (R055)."
+      revision     = "The weights are the same for every candidate (R055)."
+      load_format  = "The weights are the same for every candidate (R055)."
     }
     aliases = {
       tp         = "tensor_parallel_size"
@@ -60,6 +59,12 @@ definition "tokenspeed" {
   }
   failure "start_failed" {
     match = "(?m)error: (unrecognized arguments|argument |the following arguments are required)"
+  }
+
+  # Traces are made apart and named by trace blocks; whether an image can
+  # profile while it serves is not assumed (R140).
+  profiler {
+    offline = true
   }
 
   # Exposed only with the flag enable_metrics = true.

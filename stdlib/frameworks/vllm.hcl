@@ -32,7 +32,6 @@ definition "vllm" {
     parallel = ["tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size"]
     memory   = "gpu_memory_utilization"
     not_searched = {
-      max_model_len     = "It decides which requests fit, so it is the same for every candidate."
       dtype             = "Precision is the same for every framework (R055)."
       quantization      = "Quantization is the same for every framework (R055)."
       tokenizer         = "The tokenizer is the same for every framework (R055)."
@@ -61,6 +60,20 @@ definition "vllm" {
 
   native_bench {
     command = ["{program}", "bench", "serve", "--base-url", "{url}", "--model", "{served_name}"]
+  }
+
+  # The routes exist only while it is armed. stop answers when the files are
+  # written.
+  profiler {
+    flags = {
+      profiler_config = "{\"profiler\":\"torch\",\"torch_profiler_dir\":\"{dir}\",\"torch_profiler_with_stack\":true}"
+    }
+    start {
+      path = "/start_profile"
+    }
+    stop {
+      path = "/stop_profile"
+    }
   }
 
   metrics = {

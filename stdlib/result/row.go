@@ -129,7 +129,7 @@ type Facts struct {
 // Times are when the cell ran; Seconds is the measured span, monotonic, from
 // the first send to the last byte.
 type Times struct {
-	Started time.Time `json:"started"`
+	Started time.Time `json:"started,omitzero"` // absent: nothing was measured
 	Seconds float64   `json:"seconds"`
 }
 

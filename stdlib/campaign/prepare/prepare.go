@@ -30,6 +30,11 @@ type Prepared struct {
 // Campaign reads the host's facts (Probe) and prepares the campaign with them
 // (From). With an error among the diagnostics the result is nil.
 func Campaign(ctx context.Context, c *lang.Campaign, files *key.Files, r cache.Reader, self string) (*Prepared, lang.Diagnostics) {
+	p, diags := prepare(ctx, c, files, r, self)
+	return p, lang.Quote(c.Files, diags)
+}
+
+func prepare(ctx context.Context, c *lang.Campaign, files *key.Files, r cache.Reader, self string) (*Prepared, lang.Diagnostics) {
 	f, diags := Probe(ctx, c, files, self)
 	if diags.HasErrors() {
 		return nil, diags

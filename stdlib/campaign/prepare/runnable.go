@@ -32,6 +32,15 @@ func Runnable(c *lang.Campaign) error {
 		if fw.Executor != nil {
 			executor(*fw.Executor)
 		}
+		if len(fw.Processes) > 0 {
+			no(fw.Processes[0].Range, "framework %q has several processes, and this build starts one server for each; leave the process blocks out", fw.Label)
+		}
+		if fw.CompileCache != "" {
+			no(fw.Range, "framework %q: compile_cache cannot be %s in this build yet, every server starts with the caches it finds; leave it out", fw.Label, fw.CompileCache)
+		}
+		if v := fw.Verification; v != nil {
+			no(v.Range, "framework %q asks for its verification, and this build has no such step yet; leave the block out, and TokenSpeed out of a comparison with vllm", fw.Label)
+		}
 		switch {
 		case len(fw.URL) > 0:
 			no(fw.Range, "framework %q is a running url, and this build measures only servers that it starts; write program = \"…\"", fw.Label)

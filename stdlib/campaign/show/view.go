@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sotabuild/sotabuild/engine/cache"
@@ -127,6 +128,9 @@ func (j *joiner) sides() []report.Side {
 	for _, name := range c.Sides.Excluded {
 		out = append(out, report.Side{Name: name, State: report.Excluded, Reason: "by the user"})
 	}
+	for _, a := range c.Sides.Unsupported {
+		out = append(out, report.Side{Name: a.Name, State: report.Unsupported, Reason: a.Reason})
+	}
 	for _, a := range c.Sides.Unavailable {
 		out = append(out, report.Side{Name: a.Name, State: report.Unavailable, Reason: a.Reason})
 	}
@@ -179,10 +183,13 @@ func (j *joiner) ranking(rows map[string][]winners.Input) winners.Ranking {
 func (j *joiner) cell(c campaign.Cell) (*report.Cell, error) {
 	out := &report.Cell{Framework: c.Framework, Candidate: c.Candidate.Name}
 	if c.Skip != "" {
-		return out, j.skipped(c, out)
+		return out, j.neverRun(c, out, c.SkipClass, strings.TrimPrefix(c.Skip, string(c.SkipClass)+": "))
 	}
 	rec := j.record(c.Addr)
 	if rec == nil || rec.Output("row").IsZero() {
+		if ask := j.refused(c); ask != nil {
+			return out, j.neverRun(c, out, result.Class(ask.Outcome.Class), ask.Node+": "+ask.Outcome.Reason)
+		}
 		return nil, nil
 	}
 	b, err := j.r.Bytes(rec.Output("row"))
@@ -211,14 +218,30 @@ func (j *joiner) cell(c campaign.Cell) (*report.Cell, error) {
 	return out, nil
 }
 
-// skipped makes the row of a candidate that was never run (R075).
-func (j *joiner) skipped(c campaign.Cell, out *report.Cell) error {
+// refused is the failed question that keeps a cell from running: a program that
+// does not say its help or version is never served with. nil if there is none.
+func (j *joiner) refused(c campaign.Cell) *cache.Record {
+	fw := *j.framework(c.Framework)
+	asks := []string{campaign.HelpAddr(fw, "server")}
+	if fw.Definition.Version != nil {
+		asks = append(asks, campaign.VersionAddr(fw))
+	}
+	for _, addr := range asks {
+		if rec := j.record(addr); rec != nil && rec.Outcome.State == cache.Failed {
+			return rec
+		}
+	}
+	return nil
+}
+
+// neverRun makes the row of a cell that was never run (R075).
+func (j *joiner) neverRun(c campaign.Cell, out *report.Cell, class result.Class, reason string) error {
 	id, _ := j.p.Graph.Lookup(c.Addr)
 	spec := j.p.Graph.Actions[id].Spec.(campaign.BenchSpec)
-	row := spec.SkippedRow(c.SkipClass, c.Skip)
+	row := spec.SkippedRow(class, reason)
 	b, err := json.Marshal(row)
 	if err != nil {
-		return fmt.Errorf("writing the skipped row of %s: %w", c.Addr, err)
+		return fmt.Errorf("writing the row of %s, which was never run: %w", c.Addr, err)
 	}
 	out.Row, out.Digest = &row, key.Sum(b)
 	return nil

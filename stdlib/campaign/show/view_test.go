@@ -55,12 +55,58 @@ func TestViewSaysWhatIsNotMeasured(t *testing.T) {
 	for _, s := range v.Scenarios {
 		for _, cell := range s.Cells {
 			rows++
-			if cell.Row.Status != result.Skipped || len(cell.Row.Metrics) != 0 {
+			if cell.Row.Status != result.Skipped || len(cell.Row.Metrics) != 0 || strings.Contains(cell.Row.Reason, string(cell.Row.Class)) {
 				t.Errorf("a row that was never measured: %+v", cell.Row)
 			}
 		}
 	}
 	if rows != 4 || len(v.Notes) != 1 || !strings.Contains(v.Notes[0], "16 cells") {
 		t.Errorf("%d rows, notes %v; want the 4 skipped and a note of the other 16", rows, v.Notes)
+	}
+}
+
+// TestViewShowsWhatCouldNotBeAsked: the cells of a program that prints no help
+// have failed rows with the question's class and no number, whatever their
+// number (R075).
+func TestViewShowsWhatCouldNotBeAsked(t *testing.T) {
+	c := sample.Load(t, sample.Text)
+	f := facts(c)
+	f.Software["slow"] = campaign.Software{Digest: key.Sum([]byte("garbage"))}
+	d := campaign.Declare(c, f)
+	g, problems := compile.Build(d.Decls, f.Env)
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	store, err := cache.OpenLocal(filepath.Join(t.TempDir(), "store"), cache.Options{Command: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	id, _ := g.Lookup("help.slow.server")
+	m, _ := g.Manifest(id, nil)
+	_, err = store.Put(t.Context(), cache.Record{Key: m.Key(), Node: "help.slow.server", Kind: "help", Manifest: m.Text(),
+		Outcome: cache.Outcome{State: cache.Failed, Class: "start_failed", Reason: "exec format error"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := View(&prepare.Prepared{Campaign: c, Facts: f, Declared: d, Graph: g}, store, "test", time.Unix(0, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := 0
+	for _, s := range v.Scenarios {
+		for _, cell := range s.Cells {
+			rows++
+			r := cell.Row
+			if cell.Framework != "slow" || r.Status != result.Failed || r.Class != "start_failed" || len(r.Metrics) != 0 || !strings.Contains(r.Reason, "exec format error") {
+				t.Errorf("%s: row %s %s %q", cell.Framework, r.Status, r.Class, r.Reason)
+			}
+			if err := r.Validate(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if rows != 8 {
+		t.Errorf("%d rows, want the 8 cells of the framework that cannot be asked", rows)
 	}
 }

@@ -1,0 +1,4 @@
+accuracy {
+  prompts       = 32
+  min_agreement = 0.98
+}

@@ -1,0 +1,4 @@
+cache {
+  remote = "oci://registry.example/team/sotabuild"
+  push   = false
+}

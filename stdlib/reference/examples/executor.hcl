@@ -1,0 +1,3 @@
+executor "slurm" {
+  options = { partition = "gpu", exclusive = true }
+}

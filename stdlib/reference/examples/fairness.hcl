@@ -1,0 +1,3 @@
+fairness {
+  waive = { gpu_ids = "The hosted server does not show which GPUs it uses." }
+}

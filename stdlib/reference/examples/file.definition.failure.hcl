@@ -1,0 +1,3 @@
+failure "oom" {
+  match = "(?i)out of memory"
+}

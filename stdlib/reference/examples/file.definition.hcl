@@ -1,0 +1,10 @@
+definition "mine" {
+  help "server" {
+    command = ["{program}", "--help"]
+  }
+  server {
+    command = ["{program}", "{model}", "--port", "{port}", "{flags}"]
+  }
+  metrics = { running = "mine_requests_running" }
+  sources = ["src/**"]
+}

@@ -1,0 +1,3 @@
+native_bench {
+  command = ["{program}", "bench", "--base-url", "{url}"]
+}

@@ -1,0 +1,4 @@
+profiler {
+  env     = { MINE_TRACE = "{dir}/{stage}.json" }
+  offline = true
+}

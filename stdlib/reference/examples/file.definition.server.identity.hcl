@@ -1,0 +1,7 @@
+server {
+  command = ["{program}", "{model}", "--port", "{port}", "{flags}"]
+  identity {
+    path     = "/info"
+    contains = "mine"
+  }
+}

@@ -1,0 +1,7 @@
+server {
+  command = ["{program}", "{model}", "--port", "{port}", "{flags}"]
+  stop {
+    first  = "10s"
+    second = "5s"
+  }
+}

@@ -1,0 +1,4 @@
+version {
+  command = ["{program}", "--version"]
+  pattern = "mine ([0-9.]+)"
+}

@@ -1,0 +1,3 @@
+history {
+  root = "../skills/model-pr-optimization-history"
+}

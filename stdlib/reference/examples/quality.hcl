@@ -1,0 +1,4 @@
+quality {
+  max_age   = "30d"
+  power_cap = "reject"
+}

@@ -1,0 +1,3 @@
+secrets {
+  env = ["HF_TOKEN"]
+}

@@ -1,0 +1,5 @@
+trace "before" {
+  framework = "vllm"
+  path      = "traces/decode.pt.trace.json.gz"
+  stage     = "decode"
+}

@@ -1,0 +1,67 @@
+package bounds_test
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/sotabuild/sotabuild/stdlib/trace/bounds"
+)
+
+// By hand: 2·M·N·K operations; operands and result moved once.
+func TestOf(t *testing.T) {
+	const bf16 = `["c10::BFloat16","c10::BFloat16","c10::BFloat16"]`
+	for _, c := range []struct {
+		op, dims, types string
+		flops, bytes    float64
+	}{
+		{"aten::mm", `[[15360,4096],[4096,24576]]`, bf16, 2 * 15360 * 4096 * 24576, 2 * (15360*4096 + 4096*24576 + 15360*24576)},
+		{"aten::addmm", `[[8],[2,4],[4,8],[],[]]`, bf16, 2 * 2 * 4 * 8, 2 * (2*4 + 4*8 + 2*8)},
+		{"aten::linear", `[[3,2,4],[8,4],[]]`, bf16, 2 * 6 * 4 * 8, 2 * (6*4 + 4*8 + 6*8)},
+		{"aten::bmm", `[[5,2,4],[5,4,8]]`, `["float","float"]`, 5 * 2 * 2 * 4 * 8, 5 * 4 * (2*4 + 4*8 + 2*8)},
+		{"aten::_grouped_mm", `[[16384,1024],[16,1024,1024],[16],[],[]]`, bf16, 2 * 16384 * 1024 * 1024, 2 * (16384*1024 + 16*1024*1024 + 16384*1024)},
+		{"aten::_cudnn_attention_forward", `[[4,16,1024,64],[4,4,1024,64],[4,4,1024,64]]`, bf16,
+			4 * 4 * 16 * 1024 * 1024 * 64, 2 * (2*4*16*1024*64 + 2*4*4*1024*64)},
+		{"aten::_flash_attention_forward", `[[8,4096,16,128],[8,4096,16,128],[8,4096,16,128]]`, bf16,
+			4 * 8 * 16 * 4096 * 4096 * 128, 2 * 4 * 8 * 4096 * 16 * 128},
+		{"_C::fused_add_rms_norm", `[[8,16],[8,16],[16],[]]`, bf16, 4 * 128, 4 * 2 * 128},
+	} {
+		w, why := bounds.Of(c.op, c.dims, c.types)
+		if why != "" || w.FLOPs != c.flops || w.Bytes != c.bytes {
+			t.Errorf("%s %s: %.0f FLOP, %.0f B (%s); want %.0f, %.0f", c.op, c.dims, w.FLOPs, w.Bytes, why, c.flops, c.bytes)
+		}
+	}
+}
+
+func TestUnknownSaysWhy(t *testing.T) {
+	for _, c := range []struct{ op, dims, types, want string }{
+		{"", "", "", "no operator"},
+		{"aten::mm", "", "", "not recorded"},
+		{"aten::mm", `[[2,3],[4,5]]`, `["float","float"]`, "do not fit"},
+		{"aten::mm", `[[2,3],[3,5]]`, `["what"]`, "data type"},
+		{"aten::mm", `[`, `["float"]`, "no matrices"},
+		{"aten::bmm", `[[2],[2,3,4]]`, `["float"]`, "no matrices"},
+		{"aten::cat", `[[2,3]]`, `["float"]`, "no formula"},
+		{"sglang::unified_attention_with_output", `[[3584,4096],[3584,8,128],[3584,8,128]]`, `["c10::BFloat16"]`, "sequence lengths"},
+	} {
+		w, why := bounds.Of(c.op, c.dims, c.types)
+		if !strings.Contains(why, c.want) || w.FLOPs != 0 {
+			t.Errorf("%s %s: %+v, %q; want %q", c.op, c.dims, w, why, c.want)
+		}
+	}
+}
+
+// On an H200: 989.5 bf16 TFLOP/s, 4.8 TB/s.
+func TestJudge(t *testing.T) {
+	b := bounds.Judge(bounds.Work{FLOPs: 989.5e12 / 2, Bytes: 0.48e12, DType: "bf16"}, 1, "NVIDIA H200")
+	if b.Limit != bounds.ByCompute || math.Abs(b.OfCompute-0.5) > 1e-9 || math.Abs(b.OfMemory-0.1) > 1e-9 {
+		t.Errorf("%+v", b)
+	}
+	b = bounds.Judge(bounds.Work{FLOPs: 1, Bytes: 1.2e12, DType: "bf16"}, 0.5, "NVIDIA H200")
+	if b.Limit != bounds.ByMemory || math.Abs(b.OfMemory-0.5) > 1e-9 {
+		t.Errorf("%+v", b)
+	}
+	if b = bounds.Judge(bounds.Work{FLOPs: 1, Bytes: 1, DType: "bf16"}, 1, ""); b.Limit != "" || !strings.Contains(b.String(), "unnamed") {
+		t.Errorf("an unnamed device is judged: %s", b)
+	}
+}
