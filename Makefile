@@ -2,7 +2,7 @@
 GO ?= go
 STATIC = CGO_ENABLED=0 $(GO) build -trimpath
 
-.PHONY: build demo example-llamacpp test race lint fuzz golden clean
+.PHONY: build demo example-llamacpp test race lint fuzz golden bench soak clean
 
 build: ## the binary and the example server, static
 	$(STATIC) -o bin/ ./cmd/sotabuild ./examples/tinyserve
@@ -28,7 +28,7 @@ lint: ## gofmt, go vet, staticcheck (pinned in tools.mod)
 
 # Each target alone; a longer time finds more: make fuzz FUZZTIME=20m
 FUZZTIME ?= 20s
-FUZZ = lang:FuzzLoad lang:FuzzFormat lang:FuzzPredicate stdlib/cookbook:FuzzConvert stdlib/help:FuzzParse
+FUZZ = engine/cache/journal:FuzzScan engine/cache:FuzzRecord engine/key:FuzzParseManifest engine/key:FuzzTextRoundTrip engine/key/statcache:FuzzDecode lang:FuzzLoad lang:FuzzFormat lang:FuzzPredicate stdlib/cookbook:FuzzConvert stdlib/help:FuzzParse
 
 fuzz: ## every fuzz target, from the committed corpora
 	@set -e; for t in $(FUZZ); do \
@@ -43,6 +43,14 @@ golden: build ## rewrite expected outputs, then look at the difference
 bench: ## the engine beside ninja; needs ninja in PATH
 	$(STATIC) -o bin/ ./conformance/benchengine
 	bin/benchengine
+
+# Seeded, so that a failure can be run again; SOAK=20 is a minute of it.
+SOAK ?= 500
+
+soak: ## kill -9 at random points, full disks, torn journals, plans against a reference
+	SOTABUILD_SOAK=$(SOAK) $(GO) test -timeout 12h ./engine/cache/... ./engine/sched/... -run 'Kill|Full|Torn|Flip|Dies|Damage|Writer|Lock|Deleted|Clock'
+	SOTABUILD_SOAK=$(SOAK) $(GO) test -timeout 12h ./conformance -run 'TestKilledAnywhere'
+	SOTABUILD_SOAK=834 $(GO) test -timeout 12h ./engine/plan -run 'TestPlanAgreesWithApply'
 
 clean: ## remove what make built; results stay
 	rm -rf bin

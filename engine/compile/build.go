@@ -68,7 +68,10 @@ func (b *builder) edges() []graph.Edge {
 	var edges []graph.Edge
 	for i := range b.decls {
 		d := &b.decls[i]
-		seen := make(map[Input]bool, len(d.Inputs))
+		var seen map[Input]bool
+		if len(d.Inputs) > 1 {
+			seen = make(map[Input]bool, len(d.Inputs))
+		}
 		for _, in := range d.Inputs {
 			if in.Name == "" {
 				b.problem(d.Addr, "its input from %s has no name", in.From)
@@ -76,7 +79,9 @@ func (b *builder) edges() []graph.Edge {
 			if seen[in] {
 				b.problem(d.Addr, "takes output %q of %s as input %q twice", in.Output, in.From, in.Name)
 			}
-			seen[in] = true
+			if seen != nil {
+				seen[in] = true
+			}
 			from, ok := b.resolve(d.Addr, "input "+in.Name, in.From)
 			if !ok {
 				continue

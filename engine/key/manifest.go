@@ -102,7 +102,9 @@ func (b *Builder) Add(facts ...Fact) {
 }
 
 // Include adds the facts of a finished manifest, which are canonical already.
-func (b *Builder) Include(m Manifest) { b.facts = append(b.facts, m.facts...) }
+func (b *Builder) Include(m Manifest) {
+	b.facts = append(slices.Grow(b.facts, len(m.facts)+2), m.facts...)
+}
 
 // Facts are those added so far, in the order in which they were. The caller must
 // not change them.
