@@ -56,7 +56,7 @@ type app struct {
 // garbage is how much the heap may grow before it is collected, in percent of
 // what lives: a command is short, and a plan of 100,000 nodes stays below 300 MB
 // all the same.
-const garbage = 400
+const garbage = 150
 
 func main() {
 	debug.SetGCPercent(garbage)

@@ -19,7 +19,7 @@ import (
 )
 
 func main() {
-	debug.SetGCPercent(400) // as sotabuild itself
+	debug.SetGCPercent(150) // as sotabuild itself
 	if err := run(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "benchengine:", err)
 		os.Exit(1)
