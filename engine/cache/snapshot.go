@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/sotabuild/sotabuild/engine/cache/defect"
 	"github.com/sotabuild/sotabuild/engine/cache/durable"
 	"github.com/sotabuild/sotabuild/engine/cache/journal"
 	"github.com/sotabuild/sotabuild/engine/cache/objects"
@@ -27,7 +28,7 @@ type Snapshot struct {
 	writer  bool     // may quarantine
 	file    *os.File // the journal; nil: there is none
 	objects *objects.Store
-	defects *defects
+	defects *defect.List
 
 	mu    sync.Mutex
 	index index // guarded by mu; only a writer's changes
@@ -62,8 +63,8 @@ func OpenReader(dir string) (*Snapshot, error) {
 }
 
 func newSnapshot(dir string, writer bool) *Snapshot {
-	d := &defects{}
-	return &Snapshot{dir: dir, writer: writer, defects: d, objects: objects.New(dir, writer, d.add), index: newIndex(0)}
+	d := &defect.List{}
+	return &Snapshot{dir: dir, writer: writer, defects: d, objects: objects.New(dir, writer, d.Add), index: newIndex(0)}
 }
 
 // load reads the journal and returns what stands after its last whole frame.
@@ -76,7 +77,7 @@ func (s *Snapshot) load() (tail journal.Span, err error) {
 	s.index, s.reader = newIndex(fi.Size()), journal.NewReader(s.file)
 	return journal.Scan(s.file, fi.Size(), func(f journal.Frame) {
 		if err := s.index.add(f); err != nil {
-			s.defects.add("journal: the entry at byte %d is passed over: %v", f.Span.From, err)
+			s.defects.Add("journal: the entry at byte %d is passed over: %v", f.Span.From, err)
 		}
 	}, s.damaged)
 }
@@ -86,7 +87,7 @@ func (s *Snapshot) load() (tail journal.Span, err error) {
 func (s *Snapshot) damaged(bad journal.Span) {
 	said := fmt.Sprintf("journal: bytes %d to %d are no whole entry", bad.From, bad.To)
 	if !s.writer {
-		s.defects.add("%s", said)
+		s.defects.Add("%s", said)
 		return
 	}
 	to := filepath.Join(s.dir, "quarantine", fmt.Sprintf("journal-%d", bad.From))
@@ -96,10 +97,10 @@ func (s *Snapshot) damaged(bad journal.Span) {
 		err = durable.File(to, filepath.Join(s.dir, "tmp"), b)
 	}
 	if err != nil {
-		s.defects.add("%s and cannot be quarantined: %v", said, err)
+		s.defects.Add("%s and cannot be quarantined: %v", said, err)
 		return
 	}
-	s.defects.add("%s: copied to %s", said, to)
+	s.defects.Add("%s: copied to %s", said, to)
 }
 
 // ID is the store's own random name; "" for a store that does not exist.
@@ -199,7 +200,7 @@ func (s *Snapshot) read(list []*indexEntry) []*Record {
 			r, err = decodeRecord(f.Payload)
 		}
 		if err != nil {
-			s.defects.add("journal: the record at byte %d cannot be read: %v", e.at.From, err)
+			s.defects.Add("journal: the record at byte %d cannot be read: %v", e.at.From, err)
 			continue
 		}
 		out = append(out, r)
@@ -219,7 +220,7 @@ func (s *Snapshot) Path(d key.Digest) (string, error) { return s.objects.Path(d)
 
 // Defects lists what was found broken since the store was opened, in the order
 // it was found, each once.
-func (s *Snapshot) Defects() []string { return s.defects.list() }
+func (s *Snapshot) Defects() []string { return s.defects.All() }
 
 // Close ends reading.
 func (s *Snapshot) Close() error {
@@ -227,27 +228,6 @@ func (s *Snapshot) Close() error {
 		return nil
 	}
 	return s.file.Close()
-}
-
-// defects collects sentences, each once.
-type defects struct {
-	mu   sync.Mutex
-	said []string // guarded by mu
-}
-
-func (d *defects) add(format string, args ...any) {
-	s := fmt.Sprintf(format, args...)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if !slices.Contains(d.said, s) {
-		d.said = append(d.said, s)
-	}
-}
-
-func (d *defects) list() []string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return slices.Clone(d.said)
 }
 
 // readID reads the store's name; "" if it has none.

@@ -65,7 +65,7 @@ func (s *Snapshot) verify() (Report, error) {
 		rep.Records++
 		for _, o := range r.Outputs {
 			if !s.objects.Has(o.Digest, o.Size) {
-				s.defects.add("record %d of %s lacks its output %q", r.Serial, r.Node, o.Name)
+				s.defects.Add("record %d of %s lacks its output %q", r.Serial, r.Node, o.Name)
 			}
 		}
 	}

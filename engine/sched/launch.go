@@ -21,7 +21,7 @@ func (s *scheduler) start() {
 		for refused := true; refused; {
 			refused = false
 			for _, u := range h.admit() {
-				if why := s.spending.refuses(s, u); why != "" {
+				if why := s.refuses(u); why != "" {
 					h.give(u)
 					s.leaveOut(u, why)
 					refused = true // what it held is free for the next one
@@ -75,7 +75,8 @@ func (s *scheduler) launch(u *unit) {
 		})
 	}
 	s.running++
-	s.spending.begin(s, u)
+	u.since = s.cfg.Now()
+	s.spending.Begin(s.cost(u))
 	s.workers.Go(func() {
 		s.worker.Run(b, func(r work.Report) {
 			select {
@@ -142,7 +143,7 @@ func (s *scheduler) conclude(id graph.NodeID, d work.Done) {
 // tried again, because no second attempt may run beside the first.
 func (s *scheduler) retire(u *unit, end work.Ended) {
 	s.running--
-	s.spending.end(s, u)
+	s.spending.End(s.cost(u), s.cfg.Now().Sub(u.since))
 	u.host.give(u)
 	if end.Err != nil {
 		s.fail(end.Err)
