@@ -74,6 +74,9 @@ var mayImport = map[string][]string{
 	"stdlib/trace/internal": {"stdlib/trace/read", "stdlib/trace/launch"},
 	"stdlib/trace":          {"stdlib/trace/*"},
 
+	// The kinds of the loop's evidence: they build on the specs of servers.
+	"stdlib/profile": {"lang", "engine/*", "executors", "executors/runner", "stdlib/*"},
+
 	"stdlib/campaign": {"lang", "engine/*", "executors", "executors/runner", "stdlib/*"},
 
 	"cmd": {"lang", "engine/*", "executors", "executors/*", "stdlib/*"},

@@ -29,12 +29,14 @@ var commands = []func(*app) *cobra.Command{
 	showCommand,
 	explainCommand,
 	reportCommand,
+	profileCommand,
 	traceCommand,
 	ncuCommand,
 	simserveCommand,
 	versionCommand,
 	runnerCommand,
 	clientCommand,
+	profileClientCommand,
 }
 
 // app is what every command gets: where the campaign lies and where to write.
