@@ -103,6 +103,8 @@ var testMayImport = map[string][]string{
 	"stdlib/editor":        {"stdlib/*"},
 	"stdlib/search":        {"stdlib/*"},
 	"stdlib/report":        {"stdlib/*"},
+	// Its tests run nodes for real: the test's binary is supervisor and client.
+	"stdlib/profile": {"executors/*"},
 }
 
 // onlyIn confines each third-party module to the rooms named, so that it can

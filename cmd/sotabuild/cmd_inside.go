@@ -9,7 +9,7 @@ import (
 	"github.com/sotabuild/sotabuild/stdlib/simserve"
 )
 
-// runnerCommand, clientCommand and profileClientCommand are what sotabuild starts itself as inside a
+// These, but for simserve, are what sotabuild starts itself as inside a
 // task.
 func runnerCommand(*app) *cobra.Command {
 	return &cobra.Command{
@@ -29,6 +29,13 @@ func profileClientCommand(*app) *cobra.Command {
 	return &cobra.Command{
 		Use: "profile-client SPEC URL", Short: "Profile one stage", Hidden: true, Args: cobra.ExactArgs(2),
 		RunE: func(_ *cobra.Command, args []string) error { return done(code(profile.Main(args[0], args[1]))) },
+	}
+}
+
+func ncuClientCommand(*app) *cobra.Command {
+	return &cobra.Command{
+		Use: "ncu-client SPEC", Short: "Collect a kernel's counters", Hidden: true, Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error { return done(code(profile.NCUMain(args[0]))) },
 	}
 }
 

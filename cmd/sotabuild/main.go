@@ -37,6 +37,7 @@ var commands = []func(*app) *cobra.Command{
 	runnerCommand,
 	clientCommand,
 	profileClientCommand,
+	ncuClientCommand,
 }
 
 // app is what every command gets: where the campaign lies and where to write.

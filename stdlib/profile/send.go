@@ -38,52 +38,82 @@ func (s Send) each(ctx context.Context, prompts []dataset.Prompt) error {
 	return nil
 }
 
-// until sends all prompts at once and calls then, once, when one answer has
-// steps+1 tokens or all answers are complete; answers that are not are given
-// up after it. The first token of an answer is the prompt's step, each further
-// one a step of its own.
+// until sends all prompts at once and calls then, once, when every answer that
+// has begun has steps+1 tokens, or all answers are complete; answers that are
+// not are given up after it. The first token of an answer is the prompt's step,
+// each further one a step of its own. It returns how many of these the longest
+// answer had when then was called.
 func (s Send) until(ctx context.Context, prompts []dataset.Prompt, steps int, then func() error) (int, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// Answers that run on after their part is done are cancelled by us; what
-	// they say then is no verdict.
-	enough := make(chan struct{}, len(prompts))
-	seen := make([]int, len(prompts))
+	t := tally{steps: steps, reached: make(chan struct{})}
 	errs := make([]error, len(prompts))
 	var all sync.WaitGroup
 	for i, p := range prompts {
 		all.Go(func() {
-			err := s.ask(ctx, p, func(tokens int) {
-				if seen[i] = tokens; tokens == steps+1 {
-					enough <- struct{}{}
-				}
-			})
+			err := s.ask(ctx, p, t.heard)
+			// An answer that we cancelled has no verdict.
 			if ctx.Err() == nil {
 				errs[i] = err
 			}
 		})
 	}
-	ended := make(chan error, 1)
-	go func() { all.Wait(); ended <- errors.Join(errs...) }()
-	var err error
+	ended := make(chan struct{})
+	go func() { all.Wait(); close(ended) }()
 	select {
-	case <-enough:
-		err = then()
-		cancel()
-		err = errors.Join(err, <-ended)
-	case err = <-ended:
-		if err == nil {
-			err = then()
+	case <-t.reached:
+	case <-ended:
+		if err := errors.Join(errs...); err != nil {
+			return 0, err
 		}
 	}
-	if err != nil {
-		return 0, err
+	had := t.longest()
+	err := then()
+	cancel()
+	<-ended
+	return had, errors.Join(append(errs, err)...)
+}
+
+// tally counts the tokens of answers that run side by side.
+type tally struct {
+	steps   int
+	reached chan struct{} // closed when every answer that has begun has steps+1 tokens
+
+	mu          sync.Mutex // guards what follows
+	begun, done int
+	most        int
+}
+
+// heard takes an answer's count of tokens, which rises by one.
+func (t *tally) heard(tokens int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.most = max(t.most, tokens)
+	if tokens == 1 {
+		t.begun++
 	}
-	most := 0
-	for _, n := range seen {
-		most = max(most, n-1)
+	if tokens == t.steps+1 {
+		if t.done++; t.done == t.begun {
+			t.closeOnce()
+		}
 	}
-	return most, nil
+}
+
+// closeOnce says that it is reached; answers that begin later do not take it
+// back.
+func (t *tally) closeOnce() {
+	select {
+	case <-t.reached:
+	default:
+		close(t.reached)
+	}
+}
+
+// longest is how many steps of its own the longest answer has had.
+func (t *tally) longest() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return max(0, t.most-1)
 }
 
 // answerLimit bounds one answer.
