@@ -9,8 +9,7 @@ import (
 	"github.com/sotabuild/sotabuild/stdlib/simserve"
 )
 
-// These, but for simserve, are what sotabuild starts itself as inside a
-// task.
+// The hidden commands are what sotabuild starts itself as inside a task.
 func runnerCommand(*app) *cobra.Command {
 	return &cobra.Command{
 		Use: "runner SPEC", Short: "Supervise one task", Hidden: true, Args: cobra.ExactArgs(1),

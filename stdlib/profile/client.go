@@ -87,7 +87,7 @@ func run(ctx context.Context, specPath, url string) error {
 	case ctx.Err() != nil:
 		v = &verdict{executors.ClassInterrupted, "the profile was stopped before it was done"}
 	case err != nil && !errors.As(err, &v):
-		return err
+		v = &verdict{executors.ClassClientFailed, err.Error()}
 	case v == nil:
 		v = &verdict{}
 	}

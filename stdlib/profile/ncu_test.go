@@ -3,7 +3,6 @@ package profile
 import (
 	"archive/tar"
 	"bytes"
-	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,15 +18,15 @@ import (
 	"github.com/sotabuild/sotabuild/stdlib/result"
 )
 
-// recordedNCU is no ncu: it answers as version 2025.3.1 did on an H200, with the
-// pages recorded there. RECORDED_NCU chooses what it does when it collects.
+// recordedNCU is no ncu: it answers as version 2025.3.1 did on an H200, with
+// pages recorded there, of which each side picks its kernel. RECORDED_NCU chooses what it does when it collects.
 func recordedNCU(args []string) int {
 	if slices.Equal(args, []string{"--version"}) {
 		fmt.Println("NVIDIA (R) Nsight Compute Command Line Profiler\nVersion 2025.3.1.0 (build 36398880) (public-release)")
 		return 0
 	}
 	if i := slices.Index(args, "--page"); i >= 0 {
-		return printPage(args[i+1])
+		return printPage(args[slices.Index(args, "--import")+1], args[i+1])
 	}
 	export := slices.Index(args, "--export")
 	if export < 0 || os.Getenv("LC_ALL") != "C" {
@@ -42,10 +41,7 @@ func recordedNCU(args []string) int {
 		fmt.Println("==PROF== Connected to process 1\n==PROF== Disconnected from process 1\n==WARNING== No kernels were profiled.")
 		return 0
 	}
-	line, err := json.Marshal(args)
-	if err == nil {
-		err = os.WriteFile(args[export+1]+".ncu-rep", append([]byte("NVR\x00"), line...), 0o600)
-	}
+	err := os.WriteFile(args[export+1]+".ncu-rep", recording{args, os.Getenv("RECORDED_PAGES")}.bytes(), 0o600)
 	if err != nil {
 		fmt.Println("==ERROR==", err)
 		return 1
@@ -53,14 +49,44 @@ func recordedNCU(args []string) int {
 	return 0
 }
 
-func printPage(name string) int {
-	f, err := os.Open(filepath.Join(os.Getenv("RECORDED_PAGES"), name+".csv.gz"))
-	if err == nil {
-		var z *gzip.Reader
-		if z, err = gzip.NewReader(f); err == nil {
-			_, err = io.Copy(os.Stdout, z)
-		}
+// recording is what the recorded ncu writes as a report: how it was called and
+// where the pages are.
+type recording struct {
+	Args  []string
+	Pages string
+}
+
+const magic = "NVR\x00"
+
+func (r recording) bytes() []byte {
+	b, err := json.Marshal(r)
+	if err != nil {
+		panic(err)
 	}
+	return append([]byte(magic), b...)
+}
+
+func readRecording(b []byte) (r recording, err error) {
+	return r, json.Unmarshal(bytes.TrimPrefix(b, []byte(magic)), &r)
+}
+
+func printPage(report, name string) int {
+	err := func() error {
+		b, err := os.ReadFile(report)
+		if err != nil {
+			return err
+		}
+		r, err := readRecording(b)
+		if err != nil {
+			return err
+		}
+		page, err := os.ReadFile(filepath.Join(r.Pages, "rmsnorm_"+name+".csv"))
+		if err != nil {
+			return err
+		}
+		_, err = os.Stdout.Write(page)
+		return err
+	}()
 	if err != nil {
 		fmt.Println("==ERROR==", err)
 		return 1
@@ -71,7 +97,7 @@ func printPage(name string) int {
 // asked is a comparison by the recorded ncu.
 func asked(t *testing.T, mode string) NCUSpec {
 	t.Helper()
-	pages, err := filepath.Abs("../ncu/testdata/imported")
+	pages, err := filepath.Abs("../ncu/testdata/h200")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,16 +105,16 @@ func asked(t *testing.T, mode string) NCUSpec {
 	if err := os.Symlink(self(t), program); err != nil {
 		t.Fatal(err)
 	}
-	side := func(arg string) Harness {
-		return Harness{Argv: []string{"/opt/harness", arg}, Kernel: "copy.*", Shape: "65536x256",
+	side := func(version string) Harness {
+		return Harness{Argv: []string{"/opt/harness", version}, Kernel: "rmsnorm_" + version, Shape: "one",
 			Env: map[string]string{"RECORDED_NCU": mode, "RECORDED_PAGES": pages}}
 	}
-	return NCUSpec{Baseline: side("before"), Candidate: side("after"), Program: program, Self: self(t), Subject: ncu.Subject{Round: 3}}
+	return NCUSpec{Baseline: side("v0"), Candidate: side("v1"), Program: program, Self: self(t), Subject: ncu.Subject{Round: 3}}
 }
 
 func digestNode(t *testing.T, s NCUSpec) (*cache.Record, ncu.Digest, map[string][]byte) {
 	t.Helper()
-	decl, err := DeclareNCU("ncu.copy", "framework.x", nil, s)
+	decl, err := DeclareNCU("ncu.rmsnorm", "framework.x", nil, s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,6 +122,9 @@ func digestNode(t *testing.T, s NCUSpec) (*cache.Record, ncu.Digest, map[string]
 	var d ncu.Digest
 	if err := json.Unmarshal(out["digest_json"], &d); err != nil {
 		t.Fatalf("%v: %+v", err, rec.Outcome)
+	}
+	if !strings.Contains(string(out["folder"]), "digest.md") {
+		t.Fatalf("no digest: %+v", rec.Outcome)
 	}
 	return rec, d, unpack(t, out["folder"])
 }
@@ -125,23 +154,27 @@ func TestNCUNode(t *testing.T) {
 	if rec.Outcome.State != cache.OK || d.Blocker != nil || d.NextEdit == nil || d.Subject.Round != 3 {
 		t.Errorf("outcome %+v, blocker %+v, edit %+v", rec.Outcome, d.Blocker, d.NextEdit)
 	}
+	// The recording's README: v0 reads against the memory's layout.
+	if md := string(files["digest.md"]); !strings.Contains(md, "coalesc") || strings.Count(md, "\n## Next edit") != 1 {
+		t.Errorf("digest:\n%s", md)
+	}
 	for _, name := range []string{"digest.md", "digest.json", "reports/baseline.ncu-rep", "reports/baseline.raw.csv", "reports/baseline.details.csv",
 		"reports/candidate.ncu-rep", "reports/candidate.raw.csv", "reports/candidate.details.csv"} {
 		if len(files[name]) == 0 {
 			t.Errorf("no %s in the digest's folder", name)
 		}
 	}
-	var args []string
-	if err := json.Unmarshal(bytes.TrimPrefix(files["reports/candidate.ncu-rep"], []byte("NVR\x00")), &args); err != nil {
+	r, err := readRecording(files["reports/candidate.ncu-rep"])
+	if err != nil {
 		t.Fatal(err)
 	}
-	line := strings.Join(args, " ")
-	for _, want := range []string{"--set full", "--import-source yes", "--kernel-name regex:copy.*", "--launch-count 1"} {
+	line := strings.Join(r.Args, " ")
+	for _, want := range []string{"--set full", "--import-source yes", "--kernel-name regex:rmsnorm_v1", "--launch-count 1"} {
 		if !strings.Contains(line, want) {
 			t.Errorf("ncu was called with %s, without %s", line, want)
 		}
 	}
-	if !strings.HasSuffix(line, " -- /opt/harness after") {
+	if !strings.HasSuffix(line, " -- /opt/harness v1") {
 		t.Errorf("ncu was called with %s", line)
 	}
 }
@@ -171,6 +204,21 @@ func TestNCUBlockers(t *testing.T) {
 				t.Error("no file blocker in the digest's folder")
 			}
 		})
+	}
+}
+
+// TestNCUSameKernel: a question that is wrong is told with its reason, and is
+// no blocker.
+func TestNCUSameKernel(t *testing.T) {
+	s := asked(t, "collect")
+	s.Candidate.Kernel = s.Baseline.Kernel
+	decl, err := DeclareNCU("ncu.rmsnorm", "framework.x", nil, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec, _ := runNode(t, decl)
+	if o := rec.Outcome; o.State != cache.Failed || o.Class != "client_failed" || !strings.Contains(o.Reason, "not compared with itself") {
+		t.Errorf("outcome %+v", o)
 	}
 }
 

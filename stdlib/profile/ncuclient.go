@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/sotabuild/sotabuild/executors"
+	"github.com/sotabuild/sotabuild/executors/runner"
 	"github.com/sotabuild/sotabuild/stdlib/ncu"
 )
 
@@ -34,8 +36,8 @@ type NCUClientSpec struct {
 }
 
 // NCUMain collects both sides' counters and writes their digest, as the spec
-// file says. It returns 0 when a digest is written, with a blocker or without,
-// else 1 with the reason on stderr.
+// file says. It returns 0 when a digest, with a blocker or without, or a
+// verdict is written, else 1 with the reason on stderr.
 func NCUMain(specPath string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -60,7 +62,7 @@ func runNCU(ctx context.Context, specPath string) error {
 	}
 	d, err := s.digest(ctx)
 	if err != nil {
-		return err
+		return writeJSON(filepath.Join(s.Out, runner.OutcomeFile), runner.StepOutcome{Class: executors.ClassClientFailed, Reason: err.Error()})
 	}
 	dir, err := ncu.Write(filepath.Join(s.Out, digestFolder), firstVersion, d)
 	if err != nil {

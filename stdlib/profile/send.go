@@ -38,15 +38,16 @@ func (s Send) each(ctx context.Context, prompts []dataset.Prompt) error {
 	return nil
 }
 
-// until sends all prompts at once and calls then, once, when every answer that
-// has begun has steps+1 tokens, or all answers are complete; answers that are
-// not are given up after it. The first token of an answer is the prompt's step,
-// each further one a step of its own. It returns how many of these the longest
-// answer had when then was called.
+// until sends all prompts at once and calls then, once, when every answer has
+// steps+1 tokens, or one has so many that others must be waiting for a slot
+// (patient), or all are complete; answers that are not are given up after it.
+// The first token of an answer is the prompt's step, each further one a step of
+// its own. It returns how many of these the longest answer had when then was
+// called.
 func (s Send) until(ctx context.Context, prompts []dataset.Prompt, steps int, then func() error) (int, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	t := tally{steps: steps, reached: make(chan struct{})}
+	t := tally{answers: len(prompts), steps: steps, reached: make(chan struct{})}
 	errs := make([]error, len(prompts))
 	var all sync.WaitGroup
 	for i, p := range prompts {
@@ -74,14 +75,19 @@ func (s Send) until(ctx context.Context, prompts []dataset.Prompt, steps int, th
 	return had, errors.Join(append(errs, err)...)
 }
 
+// patient is how many times its steps the longest answer runs while others
+// have not begun: it bounds the trace of a server with fewer slots than answers.
+const patient = 3
+
 // tally counts the tokens of answers that run side by side.
 type tally struct {
-	steps   int
-	reached chan struct{} // closed when every answer that has begun has steps+1 tokens
+	answers, steps int
+	reached        chan struct{} // closed when the steps are done
 
-	mu          sync.Mutex // guards what follows
-	begun, done int
-	most        int
+	mu    sync.Mutex // guards what follows
+	done  int        // answers with steps+1 tokens
+	most  int        // tokens of the longest
+	ended bool       // reached is closed
 }
 
 // heard takes an answer's count of tokens, which rises by one.
@@ -89,22 +95,11 @@ func (t *tally) heard(tokens int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.most = max(t.most, tokens)
-	if tokens == 1 {
-		t.begun++
-	}
 	if tokens == t.steps+1 {
-		if t.done++; t.done == t.begun {
-			t.closeOnce()
-		}
+		t.done++
 	}
-}
-
-// closeOnce says that it is reached; answers that begin later do not take it
-// back.
-func (t *tally) closeOnce() {
-	select {
-	case <-t.reached:
-	default:
+	if (t.done == t.answers || t.most == patient*t.steps+1) && !t.ended {
+		t.ended = true
 		close(t.reached)
 	}
 }
