@@ -78,6 +78,9 @@ var mayImport = map[string][]string{
 	"stdlib/trace/internal": {"stdlib/trace/read", "stdlib/trace/launch"},
 	"stdlib/trace":          {"stdlib/trace/*"},
 
+	// The kinds of the loop's evidence: they build on the specs of servers.
+	"stdlib/profile": {"lang", "engine/*", "executors", "executors/runner", "stdlib/*"},
+
 	"stdlib/campaign": {"lang", "engine/*", "executors", "executors/runner", "stdlib/*"},
 
 	"cmd": {"lang", "engine/*", "executors", "executors/*", "stdlib/*"},
@@ -106,6 +109,8 @@ var testMayImport = map[string][]string{
 	"stdlib/editor":        {"stdlib/*"},
 	"stdlib/search":        {"stdlib/*"},
 	"stdlib/report":        {"stdlib/*"},
+	// Its tests run nodes for real: the test's binary is supervisor and client.
+	"stdlib/profile": {"executors/*"},
 }
 
 // onlyIn confines each third-party module to the rooms named, so that it can

@@ -33,12 +33,15 @@ var commands = []func(*app) *cobra.Command{
 	cacheCommand,
 	reportCommand,
 	benchCommand,
+	profileCommand,
 	traceCommand,
 	ncuCommand,
 	simserveCommand,
 	versionCommand,
 	runnerCommand,
 	clientCommand,
+	profileClientCommand,
+	ncuClientCommand,
 }
 
 // app is what every command gets: where the campaign lies and where to write.
