@@ -86,9 +86,7 @@ func (a *app) apply(ctx context.Context, store *cache.Local, c *lang.Campaign, o
 		return err
 	}
 	r.total = r.add(sum)
-	if err := s.files.Close(); err != nil {
-		return err
-	}
+	a.remember(s)
 	return r.finish(s)
 }
 

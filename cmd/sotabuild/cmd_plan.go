@@ -39,10 +39,11 @@ func planCommand(a *app) *cobra.Command {
 			if err := a.showPlan(a.out, s, p, o.all); err != nil {
 				return err
 			}
+			a.remember(s)
 			if o.detailed && p.Counts.Changes() > 0 {
 				return done(codeChanges)
 			}
-			return s.files.Close()
+			return nil
 		},
 	}
 	o.register(cmd)

@@ -125,6 +125,14 @@ func (a *app) open(ctx context.Context, store cache.Reader, c *lang.Campaign) (*
 	return &session{Prepared: p, files: files, store: store, dir: dir}, nil
 }
 
+// remember keeps the fingerprints of files for the next command. They only save
+// time, so a folder that cannot be written is a warning.
+func (a *app) remember(s *session) {
+	if err := s.files.Close(); err != nil {
+		fmt.Fprintf(a.err, "warning: %v\n", err)
+	}
+}
+
 // view opens the campaign for reading only.
 func (a *app) view(ctx context.Context) (*session, error) {
 	c, err := a.load()
