@@ -149,6 +149,7 @@ type world struct {
 	slots     int
 	replace   []string
 	verdicts  map[string]plan.Verdict // instead of what the records say
+	budget    plan.Budget
 	interrupt chan struct{}
 	mu        sync.Mutex
 	events    []event.Event
@@ -179,6 +180,7 @@ func (w *world) plan() *plan.Plan {
 	if len(problems) > 0 {
 		w.t.Fatalf("planning: %v", problems)
 	}
+	p.Budget = w.budget
 	for addr, v := range w.verdicts {
 		id, found := w.graph.Lookup(addr)
 		if !found {

@@ -68,7 +68,7 @@ func TestARecordSaysWhatRanWhereAndWhen(t *testing.T) {
 		got := *r
 		got.Origin.Task, got.Manifest, got.Key = "", "", key.Key{}
 		want := cache.Record{
-			Version: 1, Serial: 2, Node: "cell", Kind: "cell", Outcome: cache.Outcome{State: cache.OK},
+			Version: cache.RecordVersion, Serial: 2, Node: "cell", Kind: "cell", Outcome: cache.Outcome{State: cache.OK},
 			Outputs:  []cache.Output{{Name: "row", Digest: key.Sum([]byte("row of cell")), Size: 11}},
 			Time:     cache.Span{Started: start, Seconds: 1.05},
 			Origin:   cache.Origin{Host: "node-a", Tool: "0.1", Attempt: 1, Run: "Run_7"},

@@ -14,6 +14,12 @@
 // the same key run once: the second waits for the first and then looks into
 // the store; it shares no result in flight, so a rejected sample is not shared.
 //
+// With a budget (plan.Budget) a unit starts only if what it took the last time
+// fits into the rest; the others are left to the next run, as cancelled nodes
+// with that reason. The most informative come first: of every block the batch
+// declared first, then of every block the second, so that all sides have a
+// result before one has two.
+//
 // Before a task starts, an intent with its handle is in the store's journal
 // and its jobs are in its folder; what an earlier, killed engine left is
 // adopted first: finished steps become records, the rest is ended (DESIGN
@@ -28,6 +34,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/sotabuild/sotabuild/engine/cache"
 	"github.com/sotabuild/sotabuild/engine/compile"
 	"github.com/sotabuild/sotabuild/engine/event"
 	"github.com/sotabuild/sotabuild/engine/key"
@@ -74,6 +81,9 @@ type Summary struct {
 	// graph order; they decide the exit code. A failure kept from an earlier
 	// run is one of them, so that a second apply cannot look like a success.
 	FailedNodes []string
+	// Left counts the nodes that the plan's budget left to the next run, with
+	// what needs them.
+	Left        int
 	Interrupted bool
 	Seconds     float64
 }
@@ -95,7 +105,7 @@ func Run(ctx context.Context, cfg Config) (Summary, error) {
 	sum := s.summary()
 	s.say(event.Event{Type: event.ApplyFinished, Seconds: sum.Seconds, Counts: map[string]int{
 		"ok": sum.OK, "cached": sum.Cached, "failed": sum.Failed, "kept_failures": sum.KeptFailures,
-		"blocked": sum.Blocked, "cancelled": sum.Cancelled,
+		"blocked": sum.Blocked, "cancelled": sum.Cancelled, "left": sum.Left,
 	}})
 	return sum, s.err
 }
@@ -103,6 +113,12 @@ func Run(ctx context.Context, cfg Config) (Summary, error) {
 // Adopt takes over what an earlier run left (work.Adopt).
 func Adopt(ctx context.Context, cfg Config) error {
 	return work.Adopt(ctx, cfg.place(), cfg.Graph, func(e event.Event) { say(&cfg, e) })
+}
+
+// Leases is what unsettled tasks still need of a store: objects, and folders of
+// dir by name (work.Leases).
+func Leases(dir string, intents []cache.Intent) (objects map[key.Digest]bool, tasks map[string]bool) {
+	return work.Leases(dir, intents)
 }
 
 func (cfg *Config) place() work.Place {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"mime"
 	"net"
 	"net/http"
@@ -116,6 +117,33 @@ func patience(limit time.Duration, what string, cancel context.CancelCauseFunc) 
 	return time.AfterFunc(limit, func() { cancel(stalled(fmt.Sprintf("%s within %v", what, limit))) })
 }
 
+// silence ends a stream in which nothing has come for some time. An event
+// costs it a store: moving the timer on each of 100,000 events a second would
+// cost as much as reading them.
+type silence struct {
+	start time.Time
+	limit time.Duration
+	last  atomic.Int64 // of the last event, from start
+	timer *time.Timer
+	end   context.CancelCauseFunc
+}
+
+func listen(start time.Time, at, limit time.Duration, end context.CancelCauseFunc) *silence {
+	s := &silence{start: start, limit: limit, end: end}
+	s.last.Store(int64(at))
+	s.timer = time.AfterFunc(math.MaxInt64, s.look) // looks when it is set below
+	s.timer.Reset(limit)
+	return s
+}
+
+func (s *silence) look() {
+	if rest := time.Duration(s.last.Load()) + s.limit - time.Since(s.start); rest > 0 {
+		s.timer.Reset(rest)
+		return
+	}
+	s.end(stalled(fmt.Sprintf("no further event within %v", s.limit)))
+}
+
 // stalled is the cause of a request that was given up.
 type stalled string
 
@@ -194,7 +222,7 @@ var buffers = sync.Pool{New: func() any { return new([16 << 10]byte) }}
 func (c *client) read(ctx context.Context, body io.Reader, s *judge.Sample, first *time.Timer, cancel context.CancelCauseFunc) {
 	buf := buffers.Get().(*[16 << 10]byte)
 	defer buffers.Put(buf)
-	var later *time.Timer
+	var later *silence
 	for {
 		n, err := body.Read(buf[:])
 		at := time.Since(c.start)
@@ -215,10 +243,10 @@ func (c *client) read(ctx context.Context, body io.Reader, s *judge.Sample, firs
 		case events == 0 || len(s.Answer.Marks) == 0:
 		case later == nil:
 			first.Stop()
-			later = patience(c.spec.Rules.Stall, "no further event", cancel)
-			defer later.Stop()
+			later = listen(c.start, at, c.spec.Rules.Stall, cancel)
+			defer later.timer.Stop()
 		default:
-			later.Reset(c.spec.Rules.Stall)
+			later.last.Store(int64(at))
 		}
 	}
 }
