@@ -48,7 +48,7 @@ func (s *site) start() *applying {
 		for a.line() != "" {
 		}
 		_ = cmd.Wait() // the exit code says it
-		return result{cmd.ProcessState.ExitCode(), all.String(), errText.String()}
+		return result{code: cmd.ProcessState.ExitCode(), out: all.String(), err: errText.String()}
 	}
 	return a
 }
@@ -220,5 +220,27 @@ func TestFullDisk(t *testing.T) {
 	r = s.must(0, "--store", filepath.Join(disk, "store"), "apply")
 	if !strings.Contains(r.out, "Applied: 0 nodes run") {
 		t.Errorf("the second apply with room:\n%s", r.out)
+	}
+}
+
+// TestReadOnlyFolder: reading commands work in a folder that cannot be written,
+// and apply says by its path what it cannot write.
+func TestReadOnlyFolder(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("SKIPPED: mounting a small file system takes root")
+	}
+	s := &site{t, t.TempDir()}
+	mountSmall(t, s.dir, "size=16m")
+	for name, text := range pair("none") {
+		s.write(name, text)
+	}
+	mountSmall(t, s.dir, "remount,ro")
+	for _, command := range []string{"validate", "plan", "show"} {
+		if r := s.must(0, command); !strings.HasPrefix(r.err, "warning:") && r.err != "" {
+			t.Errorf("%s complains:\n%s", command, r.err)
+		}
+	}
+	if r := s.must(1, "apply"); !strings.Contains(r.err, filepath.Join(s.dir, ".sotabuild")) || !strings.Contains(r.err, "read-only") {
+		t.Errorf("apply does not say what it cannot write:\n%s", r.err)
 	}
 }

@@ -148,9 +148,7 @@ func (a *app) apply(ctx context.Context, store *cache.Local, c *lang.Campaign, o
 		return err
 	}
 	r.total = r.add(sum)
-	if err := s.files.Close(); err != nil {
-		return err
-	}
+	a.remember(s)
 	if o.trace != "" {
 		if err := writeTrace(s, r.id, o.trace); err != nil {
 			return err

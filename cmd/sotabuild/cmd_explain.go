@@ -44,7 +44,8 @@ func explainCommand(a *app) *cobra.Command {
 			} else {
 				fmt.Fprint(a.out, e.Text())
 			}
-			return s.files.Close()
+			a.remember(s)
+			return nil
 		},
 		ValidArgsFunction: a.completeNodes,
 	}

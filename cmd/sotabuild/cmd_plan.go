@@ -55,9 +55,7 @@ func planCommand(a *app) *cobra.Command {
 					return err
 				}
 			}
-			if err := s.files.Close(); err != nil {
-				return err
-			}
+			a.remember(s)
 			if o.detailed && p.Counts.Changes() > 0 {
 				return done(codeChanges)
 			}

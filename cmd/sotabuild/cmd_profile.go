@@ -57,7 +57,7 @@ func profileCommand(a *app) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.scenario, "scenario", "", "the scenario whose lengths are used; needed where there are several")
-	f.StringVar(&o.candidate, "candidate", "baseline", "the candidate's name, as `sotabuild show` prints it")
+	f.StringVar(&o.candidate, "candidate", "baseline", "the candidate's name, as 'sotabuild show' prints it")
 	f.StringVar(&o.out, "out", "", "folder for traces and tables (default STORE/profiles)")
 	f.BoolVar(&o.again, "again", false, "take the profiles again although the store has them")
 	return cmd
@@ -97,9 +97,7 @@ func (a *app) profile(ctx context.Context, store *cache.Local, c *lang.Campaign,
 	if err != nil {
 		return err
 	}
-	if err := s.files.Close(); err != nil {
-		return err
-	}
+	a.remember(s)
 	for _, n := range sum.FailedNodes {
 		r.explainFailure(s, n)
 	}

@@ -78,9 +78,9 @@ func (a *app) run(ctx context.Context, args []string) code {
 	root.SetIn(a.in)
 	root.SetOut(a.out)
 	root.SetErr(a.err)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	if err != nil && isUsage(err) {
-		err = fail(codeUsage, err, "`"+root.CommandPath()+" --help` lists commands and flags")
+		err = fail(codeUsage, err, "`"+cmd.CommandPath()+" --help` lists commands and flags")
 	}
 	if err == nil && out.err != nil {
 		err = fmt.Errorf("writing the output: %w", out.err)

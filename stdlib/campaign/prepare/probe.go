@@ -72,7 +72,7 @@ func Probe(ctx context.Context, c *lang.Campaign, files *key.Files, self string)
 			bad(c.GPUs.Range, "GPUs cannot be read", fmt.Sprintf("%v. The campaign asks for GPUs; leave the gpus block out for a CPU campaign, or run this on the host that has them.", err))
 		}
 	}
-	return f, diags
+	return f, lang.Quote(c.Files, diags)
 }
 
 // apart reports whether the tokenizer is a path of its own. A path is no part
