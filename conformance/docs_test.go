@@ -518,7 +518,7 @@ func TestNotThereYet(t *testing.T) {
 		"slurm":                smallest + `executor "slurm" {}`,
 		"kubernetes":           smallest + `executor "kubernetes" {}`,
 		"images":               strings.Replace(smallest, "program =", "image =", 1),
-		"Several processes":    strings.Replace(smallest, "  flags =", "  endpoint = \"one\"\n  process \"one\" {\n    count = 2\n  }\n  flags =", 1),
+		"Several processes":    strings.Replace(smallest, "  flags =", "  endpoint = \"one\"\n  process \"one\" {\n  }\n  process \"two\" {\n  }\n  flags =", 1),
 		"a URL":                strings.Replace(smallest, program, "  url = [\"http://localhost:8000\"]\n", 1),
 		"`accuracy`":           smallest + "accuracy {\n  min_agreement = 0.9\n}",
 		"a shared store":       smallest + "cache {\n  remote = \"oci://registry.example/team\"\n}",
