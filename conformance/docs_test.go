@@ -111,14 +111,14 @@ type step struct {
 	got     string
 }
 
-// console collects the commands of a document. Other commands than those in
-// console blocks could not be checked, so other kinds of blocks are errors.
+// console collects the commands of a document. Commands elsewhere than in
+// console blocks could not be checked, so blocks for shells are errors.
 func console(doc []string) (steps []step, err error) {
 	kind, inside := "", false
 	for i, line := range doc {
 		if fence, ok := strings.CutPrefix(line, "```"); ok {
 			inside = !inside
-			if kind = fence; inside && !slices.Contains([]string{"", "console", "hcl"}, kind) {
+			if kind = fence; inside && slices.Contains([]string{"sh", "bash", "zsh", "shell", "shell-session"}, kind) {
 				return nil, fmt.Errorf("line %d: a block of %q; commands stand in console blocks", i+1, kind)
 			}
 			continue
