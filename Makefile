@@ -4,7 +4,7 @@ GO ?= go
 export CGO_ENABLED = 0
 export GOFLAGS := $(GOFLAGS) -trimpath
 
-.PHONY: bench-client build demo example-llamacpp test race lint fuzz golden clean
+.PHONY: build demo example-llamacpp test race lint fuzz bench bench-trace bench-client soak golden clean
 
 build: ## the binary and the example server, static
 	$(GO) build -o bin/ ./cmd/sotabuild ./examples/tinyserve
@@ -33,7 +33,8 @@ bench-client: ## this load generator beside a bare epoll reader and Python ones 
 
 # Each target alone; a longer time finds more: make fuzz FUZZTIME=20m
 FUZZTIME ?= 20s
-FUZZ = lang:FuzzLoad lang:FuzzFormat lang:FuzzPredicate lang:FuzzAt stdlib/cookbook:FuzzConvert stdlib/help:FuzzParse \
+FUZZ = engine/cache/journal:FuzzScan engine/cache:FuzzRecord engine/key:FuzzParseManifest engine/key:FuzzTextRoundTrip engine/key/statcache:FuzzDecode \
+	lang:FuzzLoad lang:FuzzFormat lang:FuzzPredicate lang:FuzzAt stdlib/cookbook:FuzzConvert stdlib/help:FuzzParse \
 	stdlib/bench/wire:FuzzAnswer stdlib/bench/wire:FuzzScanner stdlib/bench/scrape:FuzzParse stdlib/imports:FuzzRead
 
 fuzz: ## every fuzz target, from the committed corpora
@@ -42,9 +43,24 @@ fuzz: ## every fuzz target, from the committed corpora
 		$(GO) test ./$${t%%:*} -run '^$$' -fuzz "^$${t##*:}\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 5x; \
 	done
 
+bench-trace: ## the trace reader's speed on the largest recorded trace, beside upstream's
+	$(GO) run ./stdlib/trace/internal/speed
+
 golden: build ## rewrite expected outputs, then look at the difference
 	SOTABUILD_UPDATE=1 $(GO) test ./...
 	git diff --stat
+
+bench: ## the engine beside ninja; needs ninja in PATH
+	$(STATIC) -o bin/ ./conformance/benchengine
+	bin/benchengine
+
+# Seeded, so that a failure can be run again; SOAK=20 is a minute of it.
+SOAK ?= 500
+
+soak: ## kill -9 at random points, full disks, torn journals, plans against a reference
+	SOTABUILD_SOAK=$(SOAK) $(GO) test -timeout 12h ./engine/cache/... ./engine/sched/... -run 'Kill|Full|Torn|Flip|Dies|Damage|Writer|Lock|Deleted|Clock'
+	SOTABUILD_SOAK=$(SOAK) $(GO) test -timeout 12h ./conformance -run 'TestKilledAnywhere'
+	SOTABUILD_SOAK=834 $(GO) test -timeout 12h ./engine/plan -run 'TestPlanAgreesWithApply'
 
 clean: ## remove what make built; results stay
 	rm -rf bin

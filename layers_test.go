@@ -36,6 +36,7 @@ var mayImport = map[string][]string{
 	"engine/cache":   {"engine/key"},
 	"engine/compile": {"engine/key", "engine/graph", "engine/cache", "executors"},
 	"engine/plan":    {"engine/key", "engine/graph", "engine/cache", "engine/compile"},
+	"engine/loop":    {"engine/key", "engine/cache", "engine/compile", "engine/plan"},
 	"engine/sched": {"engine/key", "engine/graph", "engine/cache", "engine/compile", "engine/plan",
 		"engine/event", "executors", "executors/runner"},
 
@@ -56,6 +57,7 @@ var mayImport = map[string][]string{
 	"stdlib/winners":    {"engine/key", "stdlib/result"},
 	"stdlib/report":     {"engine/key", "stdlib/result", "stdlib/winners"},
 	"stdlib/draft":      {"lang"},
+	"stdlib/repeat":     {"engine/*"},
 
 	// Tests of these rooms load recorded traces by stdlib/trace/internal.
 	"stdlib/trace/scan":     {},
@@ -76,6 +78,9 @@ var mayImport = map[string][]string{
 	"stdlib/trace/internal": {"stdlib/trace/read", "stdlib/trace/launch"},
 	"stdlib/trace":          {"stdlib/trace/*"},
 
+	// The kinds of the loop's evidence: they build on the specs of servers.
+	"stdlib/profile": {"lang", "engine/*", "executors", "executors/runner", "stdlib/*"},
+
 	"stdlib/campaign": {"lang", "engine/*", "executors", "executors/runner", "stdlib/*"},
 
 	"cmd": {"lang", "engine/*", "executors", "executors/*", "stdlib/*"},
@@ -91,6 +96,8 @@ var testMayImport = map[string][]string{
 	"executors/proc":       {"executors/internal/puppet"},
 	"engine/plan":          {"executors"},
 	"engine/sched":         {"engine/*"},
+	"engine/loop":          {"engine/*"},
+	"stdlib/repeat":        {"engine/*", "stdlib/simserve"},
 	"executors/local":      {"executors/internal/puppet", "executors/supervisor"},
 	"stdlib/bench":         {"stdlib/simserve"},
 	"stdlib/dataset":       {"engine/key"},
@@ -102,6 +109,8 @@ var testMayImport = map[string][]string{
 	"stdlib/editor":        {"stdlib/*"},
 	"stdlib/search":        {"stdlib/*"},
 	"stdlib/report":        {"stdlib/*"},
+	// Its tests run nodes for real: the test's binary is supervisor and client.
+	"stdlib/profile": {"executors/*"},
 }
 
 // onlyIn confines each third-party module to the rooms named, so that it can

@@ -269,12 +269,6 @@ func (a *app) printBench(out solo.Outcome) error {
 	return a.printJSON(map[string]any{"row": out.Row, "parts": out.Parts, "server": out.View, "gpu": out.GPU})
 }
 
-func (a *app) printJSON(v any) error {
-	enc := json.NewEncoder(a.out)
-	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
-}
-
 // readAll reads a file, "-" from the input.
 func (a *app) readAll(path string) ([]byte, error) {
 	if path == "-" {

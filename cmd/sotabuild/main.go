@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -28,14 +29,19 @@ var commands = []func(*app) *cobra.Command{
 	applyCommand,
 	showCommand,
 	explainCommand,
+	graphCommand,
+	cacheCommand,
 	reportCommand,
 	benchCommand,
+	profileCommand,
 	traceCommand,
 	ncuCommand,
 	simserveCommand,
 	versionCommand,
 	runnerCommand,
 	clientCommand,
+	profileClientCommand,
+	ncuClientCommand,
 }
 
 // app is what every command gets: where the campaign lies and where to write.
@@ -47,10 +53,18 @@ type app struct {
 	vars     []string
 	color    string
 	json     bool
-	checking bool // diagnostics are all that the command has to say
+	checking bool    // diagnostics are all that the command has to say
+	stale    bool    // facts of the last time will do
+	fixed    *inputs // of a saved plan; nil: what is given counts
 }
 
+// garbage is how much the heap may grow before it is collected, in percent of
+// what lives: a command is short, and a plan of 100,000 nodes stays below 300 MB
+// all the same.
+const garbage = 150
+
 func main() {
+	debug.SetGCPercent(garbage)
 	a := &app{in: os.Stdin, out: os.Stdout, err: os.Stderr}
 	os.Exit(int(a.run(context.Background(), os.Args[1:])))
 }
@@ -129,26 +143,34 @@ func (a *app) root() *cobra.Command {
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	for _, c := range commands {
-		cmd := c(a)
-		if args := cmd.Args; args != nil {
-			cmd.Args = func(c *cobra.Command, given []string) error {
-				if err := args(c, given); err != nil {
-					return usageError{err}
-				}
-				return nil
-			}
-		}
-		root.AddCommand(cmd)
+		root.AddCommand(c(a))
 	}
 	root.AddCommand(exitCodesTopic(a))
 	root.SetHelpCommand(helpCommand())
 	root.InitDefaultCompletionCmd()
 	for _, c := range root.Commands() {
-		if c.Name() == "completion" {
-			c.Args, c.RunE = cobra.ArbitraryArgs, helpOfGroup
-		}
+		strict(c)
 	}
 	return root
+}
+
+// strict makes wrong arguments of a command, and of those below it, errors of
+// usage. A command that only groups others is one that takes none.
+func strict(cmd *cobra.Command) {
+	for _, c := range cmd.Commands() {
+		strict(c)
+	}
+	if cmd.HasSubCommands() && !cmd.Runnable() {
+		cmd.Args, cmd.RunE = cobra.ArbitraryArgs, helpOfGroup
+	}
+	if args := cmd.Args; args != nil {
+		cmd.Args = func(c *cobra.Command, given []string) error {
+			if err := args(c, given); err != nil {
+				return usageError{err}
+			}
+			return nil
+		}
+	}
 }
 
 // helpCommand is the library's, but for a topic that does not exist: there the

@@ -251,7 +251,7 @@ func (d *Declared) declareCells(c *lang.Campaign, f Facts, fw lang.Framework, ca
 				Addr: life + "." + s.Name + suffix(n), Skip: skip}
 			decl := compile.Decl{
 				Addr: cell.Addr, Kind: BenchKind, Block: block(fw),
-				Spec: newBenchSpec(c, f, fw, cand, s, n), Batch: life,
+				Spec: NewBenchSpec(c, f, fw, cand, s, n), Batch: life,
 				Resources: compile.Resources{Quiet: true},
 				Timeout:   cellTimeout(s),
 				Skip:      skip,
@@ -311,7 +311,7 @@ func (d *Declared) declareRanking(c *lang.Campaign, frameworks []lang.Framework)
 		}
 		w := Winner{s.Name, "winners." + s.Name}
 		d.Decls = append(d.Decls, compile.Decl{
-			Addr: w.Addr, Kind: winnersKind, Block: "scenario." + s.Name,
+			Addr: w.Addr, Kind: winnersKind, Block: "winners",
 			Spec: WinnersSpec{Smoke: c.Smoke}, Inputs: inputs,
 		})
 		d.Winners = append(d.Winners, w)

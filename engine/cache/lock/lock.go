@@ -1,4 +1,7 @@
-package cache
+// Package lock is the one writer's lock of a store: an OS lock that ends with its
+// process, and names its holder to who comes meanwhile. It knows a folder and
+// nothing of what is in it.
+package lock
 
 import (
 	"errors"
@@ -20,15 +23,15 @@ type Holder struct {
 	Since   time.Time `json:"since"` // UTC
 }
 
-// LockedError says that another process has the store open for writing. Holder
+// Error says that another process has the store open for writing. Holder
 // is zero when the holder had not yet written down who it is.
-type LockedError struct {
+type Error struct {
 	Dir    string
 	Holder Holder
 	Age    time.Duration // how long the holder has had it
 }
 
-func (e *LockedError) Error() string {
+func (e *Error) Error() string {
 	if e.Holder.Pid == 0 {
 		return fmt.Sprintf("store %s is in use by a process that has not said who it is", e.Dir)
 	}
@@ -43,12 +46,14 @@ const (
 	lockPause = 5 * time.Millisecond
 )
 
-// lock is an OS lock on dir/lock. It ends with the process, however that ends;
+// Lock is an OS lock on dir/lock. It ends with the process, however that ends;
 // no file has to be removed afterwards, and what the file says is only trusted
 // while the lock is held.
-type lock struct{ f *os.File }
+type Lock struct{ f *os.File }
 
-func acquire(dir string, o Options) (*lock, error) {
+// Acquire takes the lock of the store in dir, which exists. A lock that another
+// process has is an *Error. command is what others are told meanwhile.
+func Acquire(dir, command string, now func() time.Time) (*Lock, error) {
 	path := filepath.Join(dir, "lock")
 	var holder Holder
 	for try := range lockTries {
@@ -60,9 +65,9 @@ func acquire(dir string, o Options) (*lock, error) {
 			return nil, fmt.Errorf("opening store %s: %w", dir, err)
 		}
 		switch err := flock(f); {
-		case err == nil && samePath(f, path):
-			l := &lock{f}
-			if err := l.sign(o); err != nil {
+		case err == nil && SamePath(f, path):
+			l := &Lock{f}
+			if err := l.sign(command, now()); err != nil {
 				return nil, errors.Join(fmt.Errorf("signing the lock of store %s: %w", dir, err), f.Close())
 			}
 			return l, nil
@@ -80,9 +85,9 @@ func acquire(dir string, o Options) (*lock, error) {
 			break
 		}
 	}
-	held := &LockedError{Dir: dir, Holder: holder}
+	held := &Error{Dir: dir, Holder: holder}
 	if holder.Pid != 0 {
-		held.Age = max(0, o.Now().Sub(holder.Since))
+		held.Age = max(0, now().Sub(holder.Since))
 	}
 	return nil, held
 }
@@ -96,12 +101,12 @@ func flock(f *os.File) error {
 }
 
 // sign names the holder in the file.
-func (l *lock) sign(o Options) error {
+func (l *Lock) sign(command string, now time.Time) error {
 	host, err := os.Hostname()
 	if err != nil {
 		return err
 	}
-	b, err := json.Marshal(Holder{os.Getpid(), host, o.Command, o.Now().UTC()})
+	b, err := json.Marshal(Holder{os.Getpid(), host, command, now.UTC()})
 	if err != nil {
 		return err
 	}
@@ -112,9 +117,9 @@ func (l *lock) sign(o Options) error {
 	return err
 }
 
-// release ends the lock. The name is taken out first, so that the next holder
+// Release ends the lock. The name is taken out first, so that the next holder
 // is not mistaken for this one.
-func (l *lock) release() error { return errors.Join(l.f.Truncate(0), l.f.Close()) }
+func (l *Lock) Release() error { return errors.Join(l.f.Truncate(0), l.f.Close()) }
 
 // readHolder returns the zero Holder for a file that names nobody (yet).
 func readHolder(f *os.File) (h Holder) {
@@ -132,8 +137,8 @@ func alive(h Holder) bool {
 	return err != nil || host != h.Host || unix.Kill(h.Pid, 0) != unix.ESRCH
 }
 
-// samePath reports whether path still names the open file.
-func samePath(f *os.File, path string) bool {
+// SamePath reports whether path still names the open file.
+func SamePath(f *os.File, path string) bool {
 	a, errA := f.Stat()
 	b, errB := os.Stat(path)
 	return errA == nil && errB == nil && os.SameFile(a, b)
