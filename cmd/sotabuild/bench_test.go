@@ -144,3 +144,20 @@ func TestBenchFrontierIsAPage(t *testing.T) {
 		t.Errorf("code %d: %s%s", c, out, errOut)
 	}
 }
+
+// TestBenchRateFindsTheKnee: one request at a time of 40 ms is 25 a second; at 5
+// the queue is short, at a limit of 1 ms no rate is slow enough.
+func TestBenchRateFindsTheKnee(t *testing.T) {
+	url := sim(t, simserve.Config{Prefill: 40 * time.Millisecond, Slots: 1})
+	args := []string{"rate", url, "--num-prompts", "8", "--output-len", "1", "--request-rate", "40", "--burstiness", "inf", "--rounds", "2"}
+	c, out, errOut := call(t, append(args, "--limit", "ttft/send:p50=0.001")...)
+	if c != codeGate && !strings.Contains(errOut, "client_limited") {
+		t.Errorf("code %d: %s%s", c, out, errOut)
+	}
+	if c, _, errOut := call(t, append(args, "--limit", "ttft/send:p99=1")...); c != codeNodeFailed || !strings.Contains(errOut, "it needs 100") && !strings.Contains(errOut, "client_limited") {
+		t.Errorf("code %d: %s", c, errOut)
+	}
+	if c, _, errOut := call(t, "rate", url); c != codeUsage || !strings.Contains(errOut, "rate of the first round") {
+		t.Errorf("code %d: %s", c, errOut)
+	}
+}

@@ -218,7 +218,7 @@ func benchCommand(a *app) *cobra.Command {
 	}
 	b.add(cmd)
 	cmd.AddCommand(benchCompareCommand(a), benchCalibrateCommand(a), benchImportCommand(a),
-		benchAnswersCommand(a), benchFrontierCommand(a))
+		benchAnswersCommand(a), benchFrontierCommand(a), benchRateCommand(a))
 	return cmd
 }
 
