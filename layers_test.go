@@ -36,6 +36,7 @@ var mayImport = map[string][]string{
 	"engine/cache":   {"engine/key"},
 	"engine/compile": {"engine/key", "engine/graph", "engine/cache", "executors"},
 	"engine/plan":    {"engine/key", "engine/graph", "engine/cache", "engine/compile"},
+	"engine/loop":    {"engine/key", "engine/cache", "engine/compile", "engine/plan"},
 	"engine/sched": {"engine/key", "engine/graph", "engine/cache", "engine/compile", "engine/plan",
 		"engine/event", "executors", "executors/runner"},
 
@@ -48,12 +49,15 @@ var mayImport = map[string][]string{
 	"stdlib/result":     {"executors"},
 	"stdlib/help":       {"stdlib/result"},
 	"stdlib/search":     {"lang"},
-	"stdlib/bench":      {"executors", "executors/runner", "stdlib/result", "stdlib/dataset"},
+	"stdlib/bench":      {"executors", "executors/runner", "stdlib/result", "stdlib/dataset", "stdlib/stats", "stdlib/imports"},
+	"stdlib/stats":      {},
+	"stdlib/imports":    {"stdlib/result"},
 	"stdlib/ncu":        {},
 	"stdlib/simserve":   {},
 	"stdlib/winners":    {"engine/key", "stdlib/result"},
 	"stdlib/report":     {"engine/key", "stdlib/result", "stdlib/winners"},
 	"stdlib/draft":      {"lang"},
+	"stdlib/repeat":     {"engine/*"},
 
 	// Tests of these rooms load recorded traces by stdlib/trace/internal.
 	"stdlib/trace/scan":     {},
@@ -92,6 +96,8 @@ var testMayImport = map[string][]string{
 	"executors/proc":       {"executors/internal/puppet"},
 	"engine/plan":          {"executors"},
 	"engine/sched":         {"engine/*"},
+	"engine/loop":          {"engine/*"},
+	"stdlib/repeat":        {"engine/*", "stdlib/simserve"},
 	"executors/local":      {"executors/internal/puppet", "executors/supervisor"},
 	"stdlib/bench":         {"stdlib/simserve"},
 	"stdlib/dataset":       {"engine/key"},
@@ -128,6 +134,7 @@ var onlyIn = map[string][]string{
 	"github.com/spf13/cobra":                 {"cmd"},
 	"github.com/spf13/pflag":                 {"cmd", "stdlib/simserve", "examples"},
 	"github.com/jedib0t/go-pretty/v6":        {"stdlib/report", "cmd"},
+	"gonum.org/v1/gonum":                     {"stdlib/stats"},
 }
 
 var testOnly = []string{

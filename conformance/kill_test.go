@@ -36,7 +36,11 @@ func TestKilledAnywhere(t *testing.T) {
 		t.Fatalf("a whole run has only %d events", events)
 	}
 	rng := rand.New(rand.NewPCG(11, 4))
-	for i := range killPoints {
+	points := killPoints
+	if v, err := strconv.Atoi(os.Getenv("SOTABUILD_SOAK")); err == nil {
+		points = v
+	}
+	for i := range points {
 		b := &breaking{victim: victims[i%len(victims)], at: 1 + rng.IntN(events*3/4)}
 		t.Run(fmt.Sprintf("%sAtEvent%dOf%d", b.victim, b.at, events), func(t *testing.T) {
 			t.Parallel()

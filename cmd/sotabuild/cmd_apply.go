@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -21,6 +22,7 @@ import (
 	"github.com/sotabuild/sotabuild/engine/cache"
 	"github.com/sotabuild/sotabuild/engine/event"
 	"github.com/sotabuild/sotabuild/engine/plan"
+	"github.com/sotabuild/sotabuild/engine/plan/saved"
 	"github.com/sotabuild/sotabuild/engine/sched"
 	"github.com/sotabuild/sotabuild/executors"
 	"github.com/sotabuild/sotabuild/executors/local"
@@ -33,8 +35,16 @@ import (
 func applyCommand(a *app) *cobra.Command {
 	var o planOptions
 	cmd := &cobra.Command{
-		Use: "apply", Short: "Run what is stale, and only that", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Use: "apply [PLAN]", Short: "Run what is stale, and only that; or exactly what a saved plan says", Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var bound *saved.Plan
+			if len(args) == 1 {
+				p, err := a.readPlan(args[0], &o)
+				if err != nil {
+					return err
+				}
+				bound = &p
+			}
 			c, err := a.load()
 			if err != nil {
 				return err
@@ -46,7 +56,7 @@ func applyCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			err = a.apply(cmd.Context(), store, c, o)
+			err = a.apply(cmd.Context(), store, c, o, bound)
 			if cerr := store.Close(); err == nil {
 				err = cerr
 			}
@@ -54,19 +64,66 @@ func applyCommand(a *app) *cobra.Command {
 		},
 	}
 	o.register(cmd)
+	cmd.Flags().Float64Var(&o.gpuHours, "max-gpu-hours", 0, "start only what fits, by what it took the last time; the rest is left to the next apply (exit 6)")
+	cmd.Flags().StringVar(&o.trace, "trace", "", "write what ran when to this file, as a Chrome trace (ui.perfetto.dev opens it)")
+	cmd.Flags().StringVar(&o.deadline, "deadline", "", "start only what ends by then: a span (\"90m\") or a time (2026-12-01T06:00:00Z)")
 	return cmd
 }
 
+// budget reads the bounds of a run.
+func (o planOptions) budget(now time.Time) (plan.Budget, error) {
+	b := plan.Budget{GPUSeconds: o.gpuHours * 3600}
+	if o.gpuHours < 0 || math.IsNaN(o.gpuHours) {
+		return b, fail(codeUsage, fmt.Errorf("--max-gpu-hours %g: write a positive number", o.gpuHours))
+	}
+	if o.deadline == "" {
+		return b, nil
+	}
+	if at, err := time.Parse(time.RFC3339, o.deadline); err == nil {
+		b.Deadline = at
+		return b, nil
+	}
+	d, err := lang.ParseDuration(o.deadline)
+	if err != nil || d <= 0 {
+		return b, fail(codeUsage, fmt.Errorf("--deadline %q: write a span such as 90m, or a time such as 2026-12-01T06:00:00Z", o.deadline))
+	}
+	b.Deadline = now.Add(d)
+	return b, nil
+}
+
+// readPlan reads a saved plan and takes over its options and variables.
+func (a *app) readPlan(path string, o *planOptions) (saved.Plan, error) {
+	if len(o.targets)+len(o.replace) > 0 {
+		return saved.Plan{}, fail(codeUsage, errors.New("a saved plan has its own targets and replacements; leave --target and --replace out"))
+	}
+	p, err := saved.Read(path)
+	if err != nil {
+		return p, fail(codeUsage, err)
+	}
+	o.targets, o.replace = p.Options.Targets, p.Options.Replace
+	return p, a.fixInputs(p)
+}
+
 // apply runs the campaign in two steps where help texts are missing: first the
-// helps, then, with every flag checked, the rest (DESIGN 11.2).
-func (a *app) apply(ctx context.Context, store *cache.Local, c *lang.Campaign, o planOptions) error {
+// helps, then, with every flag checked, the rest (DESIGN 11.2). A saved plan
+// that no longer holds is refused before anything starts.
+func (a *app) apply(ctx context.Context, store *cache.Local, c *lang.Campaign, o planOptions, bound *saved.Plan) error {
 	interrupt, stop := interrupts()
 	defer stop()
 	s, err := a.open(ctx, store, c)
 	if err != nil {
 		return err
 	}
-	r := run{app: a, store: store, id: newRunID(), interrupt: interrupt, started: time.Now(), logs: map[string]string{}}
+	if bound != nil {
+		if err := a.bind(s, store, *bound, o); err != nil {
+			return err
+		}
+	}
+	budget, err := o.budget(time.Now())
+	if err != nil {
+		return err
+	}
+	r := run{app: a, budget: budget, store: store, id: newRunID(), interrupt: interrupt, started: time.Now(), ends: map[string]event.Event{}}
 	if len(s.Unasked) > 0 {
 		sum, err := r.once(ctx, s, planOptions{targets: s.Unasked})
 		if err != nil {
@@ -80,6 +137,11 @@ func (a *app) apply(ctx context.Context, store *cache.Local, c *lang.Campaign, o
 		if s, err = a.open(ctx, store, c); err != nil {
 			return err
 		}
+		if bound != nil {
+			if err := a.follows(s, *bound, o); err != nil {
+				return err
+			}
+		}
 	}
 	sum, err := r.once(ctx, s, o)
 	if err != nil {
@@ -88,6 +150,11 @@ func (a *app) apply(ctx context.Context, store *cache.Local, c *lang.Campaign, o
 	r.total = r.add(sum)
 	if err := s.files.Close(); err != nil {
 		return err
+	}
+	if o.trace != "" {
+		if err := writeTrace(s, r.id, o.trace); err != nil {
+			return err
+		}
 	}
 	return r.finish(s)
 }
@@ -99,10 +166,11 @@ type run struct {
 	id        string
 	interrupt <-chan struct{}
 	started   time.Time
+	budget    plan.Budget
 	total     sched.Summary
-	plan      *plan.Plan        // the last one
-	ranBefore int               // nodes that are cached in plan because this apply ran them
-	logs      map[string]string // log path of each finished node
+	plan      *plan.Plan             // the last one
+	ranBefore int                    // nodes that are cached in plan because this apply ran them
+	ends      map[string]event.Event // the last word on each finished node
 }
 
 // once plans and runs.
@@ -113,10 +181,11 @@ func (r *run) once(ctx context.Context, s *session, o planOptions) (sched.Summar
 	}
 	r.plan, r.ranBefore = p, 0
 	for i := range p.Nodes {
-		if _, ran := r.logs[s.Graph.Actions[i].Addr]; ran && p.Nodes[i].Verdict == plan.Cached {
+		if _, ran := r.ends[s.Graph.Actions[i].Addr]; ran && p.Nodes[i].Verdict == plan.Cached {
 			r.ranBefore++
 		}
 	}
+	p.Budget = r.budget
 	if p.Counts.Changes() > 0 && !r.app.json {
 		if err := r.app.showPlan(r.app.out, s, p, false); err != nil {
 			return sched.Summary{}, err
@@ -135,7 +204,7 @@ func (r *run) exec(ctx context.Context, s *session, p *plan.Plan) (sched.Summary
 	sink := func(e event.Event) {
 		runLog.write(e)
 		if e.Type == event.NodeFinished {
-			r.logs[e.Node] = e.Log
+			r.ends[e.Node] = e
 		}
 		screen.event(e)
 	}
@@ -143,6 +212,7 @@ func (r *run) exec(ctx context.Context, s *session, p *plan.Plan) (sched.Summary
 		Graph: s.Graph, Plan: p, Store: r.store, Events: sink, Dir: s.tasks(),
 		Executor: func(string) executors.Executor { return exec },
 		Run:      r.id, Tool: version(), Host: hostname(), Now: time.Now, Interrupt: r.interrupt,
+		Unchanged: prepare.Unchanged(s.files),
 	})
 	screen.close()
 	if cerr := runLog.close(); err == nil {
@@ -170,13 +240,17 @@ func (r *run) finish(s *session) error {
 		fmt.Fprintf(a.out, "Report: %s\n", filepath.Join(relative(dir), "final_report.md"))
 	}
 	for _, n := range r.total.FailedNodes {
-		r.explainFailure(s, n)
+		r.explainFailure(n)
+		fmt.Fprintf(a.err, "hint: `sotabuild explain '%s'` shows what it was and what is recorded of it\n", n)
 	}
 	switch {
 	case r.total.Interrupted:
 		return fail(codeInterrupted, fmt.Errorf("interrupted; what was finished is kept"), "`sotabuild apply` goes on where it stopped")
 	case len(r.total.FailedNodes) > 0:
 		return done(codeNodeFailed)
+	case r.total.Left > 0:
+		return fail(codeGate, fmt.Errorf("%d nodes did not fit into the budget and are left", r.total.Left),
+			"`sotabuild plan` shows them, the next `sotabuild apply` goes on with them")
 	}
 	if causes := r.withoutResult(s, v); len(causes) > 0 {
 		return fail(codeNodeFailed, errors.New(strings.Join(causes, "\n")), "`sotabuild show` lists every candidate with the reason it failed")
@@ -211,22 +285,22 @@ func (r *run) withoutResult(s *session, v report.View) []string {
 	return out
 }
 
-// explainFailure says node, cause, last log lines, next command.
-func (r *run) explainFailure(s *session, addr string) {
+// explainFailure says node, cause, last log lines.
+func (r *run) explainFailure(addr string) {
 	w := r.app.err
-	cause := "it failed"
-	if h := r.store.History(addr); len(h) > 0 {
+	end := r.ends[addr]
+	cause := end.Class + ": " + end.Reason
+	if h := r.store.History(addr); end.Type == "" && len(h) > 0 { // It failed for good in an earlier run.
 		o := h[len(h)-1].Outcome
 		cause = o.Class + ": " + o.Reason
 	}
 	fmt.Fprintf(w, "\n%s failed: %s\n", addr, cause)
-	if log := tellingLog(r.logs[addr]); log != "" {
+	if log := tellingLog(end.Log); log != "" {
 		fmt.Fprintf(w, "last lines of %s:\n", relative(log))
 		for _, l := range lastLines(log, 10) {
 			fmt.Fprintf(w, "    %s\n", l)
 		}
 	}
-	fmt.Fprintf(w, "hint: `sotabuild explain '%s'` shows what it was and what is recorded of it\n", addr)
 }
 
 // tellingLog picks the log that says most in a task's folder of logs: the
@@ -278,7 +352,7 @@ func totals(s sched.Summary, d time.Duration) string {
 	for _, p := range []struct {
 		n    int
 		word string
-	}{{s.KeptFailures, "failed candidates kept"}, {s.Failed, "failed"}, {s.Blocked, "blocked"}, {s.Cancelled, "cancelled"}} {
+	}{{s.KeptFailures, "failed candidates kept"}, {s.Failed, "failed"}, {s.Blocked, "blocked"}, {s.Cancelled, "cancelled"}, {s.Left, "left by the budget"}} {
 		if p.n > 0 {
 			text += fmt.Sprintf(", %d %s", p.n, p.word)
 		}
@@ -293,6 +367,7 @@ func (r *run) add(b sched.Summary) sched.Summary {
 	a := r.total
 	b.Cached -= r.ranBefore
 	b.OK += a.OK
+	b.Left += a.Left
 	b.Interrupted = b.Interrupted || a.Interrupted
 	b.Seconds += a.Seconds
 	for _, n := range a.FailedNodes {

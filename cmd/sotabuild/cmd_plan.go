@@ -2,13 +2,16 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sotabuild/sotabuild/engine/compile"
 	"github.com/sotabuild/sotabuild/engine/plan"
+	"github.com/sotabuild/sotabuild/engine/plan/markdown"
 )
 
 // planOptions are the flags that plan and apply share.
@@ -16,6 +19,9 @@ type planOptions struct {
 	targets, replace []string
 	detailed         bool
 	all              bool
+	out, format      string
+	gpuHours         float64
+	deadline, trace  string
 }
 
 func (o *planOptions) register(cmd *cobra.Command) {
@@ -25,9 +31,14 @@ func (o *planOptions) register(cmd *cobra.Command) {
 
 func planCommand(a *app) *cobra.Command {
 	var o planOptions
+	var refresh bool
 	cmd := &cobra.Command{
 		Use: "plan", Short: "Say what is stale and why; start nothing", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			a.stale = !refresh
+			if a.stale && o.out != "" {
+				return fail(codeUsage, errors.New("a plan that is saved must be made of facts that were read; leave --refresh=false or --out out"))
+			}
 			s, err := a.view(cmd.Context())
 			if err != nil {
 				return err
@@ -36,23 +47,34 @@ func planCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := a.showPlan(a.out, s, p, o.all); err != nil {
+			if err := a.writePlan(s, p, o); err != nil {
+				return err
+			}
+			if o.out != "" {
+				if err := a.savePlan(s, p, o); err != nil {
+					return err
+				}
+			}
+			if err := s.files.Close(); err != nil {
 				return err
 			}
 			if o.detailed && p.Counts.Changes() > 0 {
 				return done(codeChanges)
 			}
-			return s.files.Close()
+			return nil
 		},
 	}
 	o.register(cmd)
 	cmd.Flags().BoolVar(&o.detailed, "detailed-exitcode", false, "exit with 2 when apply would run something")
-	cmd.Flags().BoolVar(&o.all, "all", false, "list cached nodes too")
+	cmd.Flags().BoolVar(&refresh, "refresh", true, "read files, programs and GPUs again; false takes the facts of the last time")
+	cmd.Flags().BoolVar(&o.all, "all", false, "list every node on a line of its own, cached ones too")
+	cmd.Flags().StringVar(&o.out, "out", "", "save the plan to this file, for `apply FILE`")
+	cmd.Flags().StringVar(&o.format, "format", "", "markdown: a comment for a pull request, at most 65,536 characters")
 	return cmd
 }
 
 func makePlan(s *session, o planOptions) (*plan.Plan, error) {
-	p, problems := plan.Make(s.Graph, s.store, plan.Options{Targets: o.targets, Replace: o.replace})
+	p, problems := plan.Make(s.Graph, s.store, plan.Options{Targets: o.targets, Replace: o.replace, Now: time.Now()})
 	if len(problems) > 0 {
 		return nil, fail(codeUsage, problemsError(problems), "`sotabuild plan --all` lists every node")
 	}
@@ -73,6 +95,18 @@ func (e problemsError) Error() string {
 	return s
 }
 
+// writePlan prints a plan in the form that is asked for.
+func (a *app) writePlan(s *session, p *plan.Plan, o planOptions) error {
+	switch o.format {
+	case "":
+		return a.showPlan(a.out, s, p, o.all)
+	case "markdown":
+		fmt.Fprint(a.out, markdown.Plan(s.Campaign.Name, p, s.Graph, markdown.Limit))
+		return nil
+	}
+	return fail(codeUsage, fmt.Errorf("--format %q: write markdown, or --json without --format", o.format))
+}
+
 // showPlan prints a plan for people or as JSON.
 func (a *app) showPlan(w io.Writer, s *session, p *plan.Plan, all bool) error {
 	if a.json {
@@ -84,10 +118,11 @@ func (a *app) showPlan(w io.Writer, s *session, p *plan.Plan, all bool) error {
 		return nil
 	}
 	st := a.style(w)
-	for _, l := range p.Lines(s.Graph) {
-		if l.Mark == plan.Cached && !all {
-			continue
-		}
+	lines := p.Lines(s.Graph)
+	if all {
+		lines = p.All(s.Graph)
+	}
+	for _, l := range lines {
 		fmt.Fprintf(w, "%s %s  %s\n", st.mark(l.Mark), l.Addr, st.dim(l.Text))
 	}
 	fmt.Fprintln(w, st.bold(p.Totals()))

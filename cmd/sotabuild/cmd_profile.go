@@ -15,6 +15,7 @@ import (
 
 	"github.com/sotabuild/sotabuild/engine/cache"
 	"github.com/sotabuild/sotabuild/engine/compile"
+	"github.com/sotabuild/sotabuild/engine/event"
 	"github.com/sotabuild/sotabuild/lang"
 	"github.com/sotabuild/sotabuild/stdlib/campaign"
 	"github.com/sotabuild/sotabuild/stdlib/campaign/prepare"
@@ -91,7 +92,7 @@ func (a *app) profile(ctx context.Context, store *cache.Local, c *lang.Campaign,
 	}
 	interrupt, stop := interrupts()
 	defer stop()
-	r := run{app: a, store: store, id: newRunID(), interrupt: interrupt, started: time.Now(), logs: map[string]string{}}
+	r := run{app: a, store: store, id: newRunID(), interrupt: interrupt, started: time.Now(), ends: map[string]event.Event{}}
 	sum, err := r.once(ctx, s, plan)
 	if err != nil {
 		return err
@@ -100,7 +101,7 @@ func (a *app) profile(ctx context.Context, store *cache.Local, c *lang.Campaign,
 		return err
 	}
 	for _, n := range sum.FailedNodes {
-		r.explainFailure(s, n)
+		r.explainFailure(n)
 	}
 	switch {
 	case sum.Interrupted:

@@ -16,13 +16,25 @@ import (
 )
 
 func showCommand(a *app) *cobra.Command {
-	return &cobra.Command{
+	var times bool
+	cmd := &cobra.Command{
 		Use:   "show [NODE]",
 		Short: "Show the results so far, or one node's outputs",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := a.view(cmd.Context())
 			if err != nil {
+				return err
+			}
+			if times {
+				l, err := timelineOf(s, "")
+				if err != nil {
+					return err
+				}
+				if a.json {
+					return a.printJSON(map[string]any{"critical": l.Critical(), "idle": l.Idles(), "spans": l.Spans})
+				}
+				_, err = fmt.Fprint(a.out, l.Text())
 				return err
 			}
 			if len(args) == 1 {
@@ -46,6 +58,8 @@ func showCommand(a *app) *cobra.Command {
 		},
 		ValidArgsFunction: a.completeNodes,
 	}
+	cmd.Flags().BoolVar(&times, "timeline", false, "the critical path of the newest apply, and why GPUs idled")
+	return cmd
 }
 
 // listFailed says why candidates have no number.

@@ -35,7 +35,7 @@ var codes = []struct {
 	{codePlanStale, "the saved plan is stale"},
 	{codeLocked, "another sotabuild holds the store"},
 	{codeNodeFailed, "a node failed, or a framework gave no result"},
-	{codeGate, "a gate did not pass or the goal was not reached"},
+	{codeGate, "a gate did not pass, the goal was not reached, or a budget left nodes for the next apply"},
 	{codeUsage, "the campaign or the command line is wrong"},
 	{codeInterrupted, "interrupted"},
 }

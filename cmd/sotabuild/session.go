@@ -4,19 +4,43 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/sotabuild/sotabuild/engine/cache"
 	"github.com/sotabuild/sotabuild/engine/key"
 	"github.com/sotabuild/sotabuild/lang"
+	"github.com/sotabuild/sotabuild/stdlib/campaign"
 	"github.com/sotabuild/sotabuild/stdlib/campaign/prepare"
 	"github.com/sotabuild/sotabuild/stdlib/frameworks"
 )
 
 const varPrefix = "SOTABUILD_VAR_"
+
+// inputs are the values of variables from outside the campaign's files.
+type inputs struct{ Vars, Env map[string]string }
+
+// given is what the command line and the environment say.
+func (a *app) given() (inputs, error) {
+	vars, err := parseVars(a.vars)
+	if err != nil {
+		return inputs{}, fail(codeUsage, err)
+	}
+	return inputs{Vars: vars, Env: variablesOf(os.Environ())}, nil
+}
+
+// inputs is what the campaign is read with: what is given, or what a saved
+// plan holds.
+func (a *app) inputs() (inputs, error) {
+	if a.fixed != nil {
+		return *a.fixed, nil
+	}
+	return a.given()
+}
 
 // load reads the campaign and prints what is wrong with it.
 func (a *app) load() (*lang.Campaign, error) {
@@ -24,11 +48,11 @@ func (a *app) load() (*lang.Campaign, error) {
 	if err != nil {
 		return nil, err
 	}
-	vars, err := parseVars(a.vars)
+	in, err := a.inputs()
 	if err != nil {
-		return nil, fail(codeUsage, err)
+		return nil, err
 	}
-	c, diags := lang.Load(lang.Input{Dir: dir, Definitions: frameworks.FS, Vars: vars, Env: variablesOf(os.Environ())})
+	c, diags := lang.Load(lang.Input{Dir: dir, Definitions: frameworks.FS, Vars: in.Vars, Env: in.Env})
 	if err := a.diagnose(diags); err != nil {
 		return nil, err
 	}
@@ -59,14 +83,20 @@ func parseVars(args []string) (map[string]string, error) {
 }
 
 // diagnose prints diagnostics; errors among them end the command with code 7.
+// As JSON they are the output where there is no other; warnings beside a
+// document go where they do not make it two.
 func (a *app) diagnose(diags lang.Diagnostics) error {
 	if a.json {
+		w := a.err
+		if diags.HasErrors() || a.checking {
+			w = a.out
+		}
 		for _, d := range diags {
 			b, err := json.Marshal(d)
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(a.out, "%s\n", b)
+			fmt.Fprintf(w, "%s\n", b)
 		}
 	} else if len(diags) > 0 {
 		fmt.Fprint(a.err, diags.Text(a.style(a.err).on))
@@ -90,6 +120,7 @@ type session struct {
 	files *key.Files
 	store cache.Reader
 	dir   string // of the store, absolute
+	inputs
 }
 
 // tasks is the folder of task folders.
@@ -109,27 +140,83 @@ func (a *app) open(ctx context.Context, store cache.Reader, c *lang.Campaign) (*
 	if err != nil {
 		return nil, err
 	}
-	p, diags := prepare.Campaign(ctx, c, files, store, self)
+	in, err := a.inputs()
+	if err != nil {
+		return nil, err
+	}
+	facts, err := a.facts(ctx, c, files, in, dir, self)
+	if err != nil {
+		return nil, err
+	}
+	p, diags := prepare.From(c, facts, store)
 	if err := a.diagnose(diags); err != nil {
 		return nil, err
 	}
 	for _, d := range store.Defects() {
 		fmt.Fprintf(a.err, "warning: store: %s\n", d)
 	}
-	return &session{Prepared: p, files: files, store: store, dir: dir}, nil
+	return &session{Prepared: p, files: files, store: store, dir: dir, inputs: in}, nil
 }
 
-// view opens the campaign for reading only.
+// facts reads the host's facts, or with --refresh=false takes those of the last
+// time. Where none are remembered of this very campaign they are read, and that
+// is said.
+func (a *app) facts(ctx context.Context, c *lang.Campaign, files *key.Files, in inputs, dir, self string) (campaign.Facts, error) {
+	build, err := files.File(self)
+	if err != nil {
+		return campaign.Facts{}, err
+	}
+	of, err := factsOf(c, build, in)
+	if err != nil {
+		return campaign.Facts{}, err
+	}
+	path := filepath.Join(dir, "facts")
+	if a.stale {
+		f, ok, err := prepare.Recall(path, of, self)
+		if err != nil || ok {
+			return f, err
+		}
+		fmt.Fprintln(a.err, "note: this campaign's facts were not read before, so --refresh=false reads them now")
+	}
+	f, diags := prepare.Probe(ctx, c, files, self)
+	if err := a.diagnose(diags); err != nil {
+		return f, err
+	}
+	return f, prepare.Remember(path, of, f)
+}
+
+// factsOf names what facts are the facts of.
+func factsOf(c *lang.Campaign, build key.Digest, in inputs) (key.Digest, error) {
+	b, err := json.Marshal(struct {
+		Build key.Digest
+		Dir   string
+		Files map[string]key.Digest
+		In    inputs
+	}{build, c.Dir, fileDigests(c), in})
+	return key.Sum(b), err
+}
+
+// view opens the campaign for reading only. The store is read while the
+// campaign is.
 func (a *app) view(ctx context.Context) (*session, error) {
+	type opened struct {
+		r   *cache.Snapshot
+		err error
+	}
+	store := make(chan opened, 1)
+	go func() {
+		r, err := cache.OpenReader(a.storeDir())
+		store <- opened{r, err}
+	}()
 	c, err := a.load()
+	o := <-store
 	if err != nil {
 		return nil, err
 	}
-	r, err := cache.OpenReader(a.storeDir())
-	if err != nil {
-		return nil, err
+	if o.err != nil {
+		return nil, o.err
 	}
-	return a.open(ctx, r, c)
+	return a.open(ctx, o.r, c)
 }
 
 // version is the build's version: the module's, else the commit.
@@ -148,3 +235,5 @@ func version() string {
 	}
 	return "devel"
 }
+
+func sortedNames[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

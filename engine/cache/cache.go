@@ -14,6 +14,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/sotabuild/sotabuild/engine/cache/lock"
 	"github.com/sotabuild/sotabuild/engine/cache/objects"
 	"github.com/sotabuild/sotabuild/engine/key"
 )
@@ -22,8 +23,14 @@ import (
 // store, or was and turned out broken: its producer must run again.
 var ErrMissing = objects.ErrMissing
 
-// RecordVersion is the version of Record's JSON form.
-const RecordVersion = 1
+// LockedError says that another process has the store open for writing.
+type LockedError = lock.Error
+
+// Holder is the process that has a store open for writing.
+type Holder = lock.Holder
+
+// RecordVersion is the version of a record's form in the journal.
+const RecordVersion = 2
 
 // Record is what is kept of one finished run of a node. Node and Kind are
 // labels for people and for finding what a node was before; only Key decides.
@@ -65,6 +72,17 @@ type Outcome struct {
 
 // Final reports whether a record with this outcome is a hit.
 func (o Outcome) Final() bool { return o.State == OK || (o.State == Failed && o.Keep) }
+
+// Text is class and reason for people.
+func (o Outcome) Text() string {
+	switch {
+	case o.Class == "" && o.Reason == "":
+		return "no reason was recorded"
+	case o.Class == "" || o.Reason == "":
+		return o.Class + o.Reason
+	}
+	return o.Class + ": " + o.Reason
+}
 
 // Output is one declared output of a node.
 type Output struct {

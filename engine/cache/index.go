@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -14,71 +15,16 @@ import (
 	"github.com/sotabuild/sotabuild/engine/key"
 )
 
-// The kinds of frames in the journal. A settled intent's payload is its id, an
-// intent's is JSON.
+// The kinds of frames in the journal. The payload of a settled intent is its
+// id, of an intent JSON, of a spent name the name, and of a serial its eight
+// bytes: the serial that the journal had reached when it was written anew.
 const (
 	frameRecord uint16 = 1
 	frameIntend uint16 = 2
 	frameSettle uint16 = 3
+	frameSpend  uint16 = 4
+	frameSerial uint16 = 5
 )
-
-// A record's payload starts with what the index needs, so that opening a store
-// parses no JSON:
-//
-//	u64 serial, key, u16 length of the node, node, u16 length of the kind, kind, JSON
-type recordHead struct {
-	serial     uint64
-	key        key.Key
-	node, kind []byte
-}
-
-const recordFixed = 8 + len(key.Key{})
-
-func encodeRecord(r *Record) ([]byte, error) {
-	b := binary.LittleEndian.AppendUint64(nil, r.Serial)
-	b = append(b, r.Key[:]...)
-	for _, s := range [...]string{r.Node, r.Kind} {
-		b = binary.LittleEndian.AppendUint16(b, uint16(len(s)))
-		b = append(b, s...)
-	}
-	j, err := json.Marshal(r)
-	return append(b, j...), err
-}
-
-func decodeHead(b []byte) (h recordHead, rest []byte, ok bool) {
-	if len(b) < recordFixed {
-		return h, nil, false
-	}
-	h.serial = binary.LittleEndian.Uint64(b)
-	copy(h.key[:], b[8:])
-	b = b[recordFixed:]
-	for _, s := range [...]*[]byte{&h.node, &h.kind} {
-		if len(b) < 2 || len(b) < 2+int(binary.LittleEndian.Uint16(b)) {
-			return h, nil, false
-		}
-		n := int(binary.LittleEndian.Uint16(b))
-		*s, b = b[2:2+n], b[2+n:]
-	}
-	return h, b, true
-}
-
-func decodeRecord(payload []byte) (*Record, error) {
-	h, rest, ok := decodeHead(payload)
-	if !ok {
-		return nil, errors.New("its head is cut short")
-	}
-	var r Record
-	if err := json.Unmarshal(rest, &r); err != nil {
-		return nil, err
-	}
-	if r.Version != RecordVersion {
-		return nil, fmt.Errorf("it has version %d, this build knows %d", r.Version, RecordVersion)
-	}
-	if r.Serial != h.serial || r.Key != h.key || r.Node != string(h.node) || r.Kind != string(h.kind) {
-		return nil, errors.New("its head and its body name different work")
-	}
-	return &r, nil
-}
 
 // checkRecord refuses what could not be read back as it was, and puts the rest
 // into canonical form. Identifiers must be UTF-8; sentences for people may
@@ -97,6 +43,9 @@ func checkRecord(r *Record) error {
 		return fmt.Errorf("node %.80q and kind %.80q must have 1 to 65535 bytes", r.Node, r.Kind)
 	case r.Outcome.State != OK && r.Outcome.State != Failed && r.Outcome.State != Rejected:
 		return fmt.Errorf("state %q is not one of ok, failed, rejected", r.Outcome.State)
+	}
+	if s := r.Time.Seconds; math.IsNaN(s) || math.IsInf(s, 0) {
+		return fmt.Errorf("it took %g seconds", s)
 	}
 	r.Version = RecordVersion
 	r.Time.Started = r.Time.Started.UTC()
@@ -133,10 +82,12 @@ type index struct {
 	node, kind map[string]int32
 	serial     uint64
 	intents    []Intent // not settled, oldest first
+	spent      map[string]bool
 }
 
 type indexEntry struct {
 	at                             journal.Span
+	serial                         uint64
 	olderKey, olderNode, olderKind int32
 	key                            key.Key
 }
@@ -172,12 +123,24 @@ func (x *index) add(f journal.Frame) error {
 	case frameSettle:
 		x.settle(string(f.Payload))
 		return nil
+	case frameSpend:
+		if x.spent == nil {
+			x.spent = map[string]bool{}
+		}
+		x.spent[string(f.Payload)] = true
+		return nil
+	case frameSerial:
+		if len(f.Payload) != 8 {
+			return errors.New("it holds no serial")
+		}
+		x.serial = max(x.serial, binary.LittleEndian.Uint64(f.Payload))
+		return nil
 	}
 	return fmt.Errorf("its kind %d is unknown to this build", f.Kind)
 }
 
 func (x *index) addRecord(h recordHead, at journal.Span) {
-	e := indexEntry{at: at, key: h.key,
+	e := indexEntry{at: at, serial: h.serial, key: h.key,
 		olderKey: x.key[h.key], olderNode: x.node[string(h.node)], olderKind: x.kind[string(h.kind)]}
 	x.entries = append(x.entries, e)
 	n := int32(len(x.entries))

@@ -18,10 +18,7 @@ func FuzzRecord(f *testing.F) {
 	if err := checkRecord(&r); err != nil {
 		f.Fatal(err)
 	}
-	whole, err := encodeRecord(&r)
-	if err != nil {
-		f.Fatal(err)
-	}
+	whole := encodeRecord(&r)
 	f.Add(whole)
 	f.Add(whole[:recordFixed+1])
 	f.Add([]byte{})
@@ -34,11 +31,7 @@ func FuzzRecord(f *testing.F) {
 		if err != nil || checkRecord(r) != nil {
 			return
 		}
-		again, err := encodeRecord(r)
-		if err != nil {
-			t.Fatalf("read, but not to be written: %v", err)
-		}
-		back, err := decodeRecord(again)
+		back, err := decodeRecord(encodeRecord(r))
 		if err != nil {
 			t.Fatalf("written, but not to be read: %v", err)
 		}
@@ -51,21 +44,14 @@ func FuzzRecord(f *testing.F) {
 func TestRecordsThatCannotBeRead(t *testing.T) {
 	r := named("x")
 	must(t, checkRecord(&r))
-	good, err := encodeRecord(&r)
-	must(t, err)
+	good := encodeRecord(&r)
 	other := r
 	other.Version = RecordVersion + 1
-	newer, err := encodeRecord(&other)
-	must(t, err)
-	other = r
-	other.Serial++
-	otherHead, err := encodeRecord(&other)
-	must(t, err)
+	newer := encodeRecord(&other)
 	for want, b := range map[string][]byte{
-		"cut short":      good[:recordFixed+3],
-		"version 2":      newer,
-		"different work": append(otherHead[:8:8], good[8:]...),
-		"unexpected EOF": good[:len(good)-2],
+		"cut short":     good[:recordFixed+3],
+		"version 3":     newer,
+		"make no sense": good[:len(good)-2],
 	} {
 		if _, err := decodeRecord(b); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/sotabuild/sotabuild/engine/cache/durable"
 	"github.com/sotabuild/sotabuild/engine/cache/journal"
+	"github.com/sotabuild/sotabuild/engine/cache/lock"
 	"github.com/sotabuild/sotabuild/engine/key"
 )
 
@@ -43,7 +44,7 @@ type Options struct {
 // folder is always safe: what was in it is a miss.
 type Local struct {
 	*Snapshot
-	lock *lock
+	lock *lock.Lock
 
 	append  sync.Mutex      // one append at a time
 	journal *journal.Writer // guarded by append; nil when closed
@@ -63,13 +64,13 @@ func OpenLocal(dir string, o Options) (*Local, error) {
 	if err := prepare(dir); err != nil {
 		return nil, fmt.Errorf("opening store %s: %w", dir, err)
 	}
-	lk, err := acquire(dir, o)
+	lk, err := lock.Acquire(dir, o.Command, o.Now)
 	if err != nil {
 		return nil, err
 	}
 	l := &Local{Snapshot: newSnapshot(dir, true), lock: lk}
 	if err := l.open(); err != nil {
-		return nil, errors.Join(fmt.Errorf("opening store %s: %w", dir, err), l.Snapshot.Close(), lk.release())
+		return nil, errors.Join(fmt.Errorf("opening store %s: %w", dir, err), l.Snapshot.Close(), lk.Release())
 	}
 	return l, nil
 }
@@ -107,10 +108,10 @@ func (l *Local) open() error {
 			return err
 		}
 	}
-	if err := l.identify(); err != nil {
+	var err error
+	if l.id, err = Name(l.dir); err != nil {
 		return err
 	}
-	var err error
 	l.file, err = os.OpenFile(filepath.Join(l.dir, "journal"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
@@ -129,14 +130,21 @@ func (l *Local) open() error {
 	return err
 }
 
-func (l *Local) identify() (err error) {
-	if l.id, err = readID(l.dir); err != nil || l.id != "" {
-		return err
+// Name returns the random name of the store in dir, and gives it one first if it
+// has none. It takes no lock: of two that name a store at once, one wins.
+func Name(dir string) (string, error) {
+	if err := prepare(dir); err != nil {
+		return "", fmt.Errorf("naming store %s: %w", dir, err)
+	}
+	if id, err := readID(dir); err != nil || id != "" {
+		return id, err
 	}
 	var b [idLen / 2]byte
-	rand.Read(b[:])
-	l.id = hex.EncodeToString(b[:])
-	return durable.File(filepath.Join(l.dir, "id"), filepath.Join(l.dir, "tmp"), []byte(l.id+"\n"))
+	rand.Read(b[:]) // never fails (crypto/rand)
+	if err := durable.New(filepath.Join(dir, "id"), []byte(hex.EncodeToString(b[:])+"\n")); err != nil {
+		return "", fmt.Errorf("naming store %s: %w", dir, err)
+	}
+	return readID(dir)
 }
 
 // Object stores bytes and returns their digest and number. They are durable
@@ -154,7 +162,52 @@ func (l *Local) Put(ctx context.Context, r Record) (*Record, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("recording %s: %w", r.Node, err)
 	}
-	if err := checkRecord(&r); err != nil {
+	l.append.Lock()
+	defer l.append.Unlock()
+	payload, err := l.prepared(&r, l.Serial()+1)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.write(frameRecord, payload); err != nil {
+		return nil, fmt.Errorf("recording %s: %w", r.Node, err)
+	}
+	return &r, nil
+}
+
+// Import appends records that were made elsewhere, such as those kept in a run
+// directory, as Put does, but syncs once for all of them: after an error or a
+// crash the first so many of them may be there.
+func (l *Local) Import(ctx context.Context, records []Record) error {
+	l.append.Lock()
+	defer l.append.Unlock()
+	if l.journal == nil {
+		return errClosed
+	}
+	if err := l.writable(); err != nil {
+		return err
+	}
+	for i, r := range records {
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("importing %s: %w", r.Node, err)
+		}
+		payload, err := l.prepared(&r, l.Serial()+1)
+		if err != nil {
+			return fmt.Errorf("importing record %d of %d: %w", i+1, len(records), err)
+		}
+		at, err := l.journal.Add(frameRecord, payload)
+		if err == nil {
+			err = l.indexed(frameRecord, payload, at)
+		}
+		if err != nil {
+			return fmt.Errorf("importing %s: %w", r.Node, err)
+		}
+	}
+	return l.journal.Sync()
+}
+
+// prepared checks a record and encodes it with its serial.
+func (l *Local) prepared(r *Record, serial uint64) ([]byte, error) {
+	if err := checkRecord(r); err != nil {
 		return nil, fmt.Errorf("recording %q: %w", r.Node, err)
 	}
 	for _, o := range r.Outputs {
@@ -162,17 +215,8 @@ func (l *Local) Put(ctx context.Context, r Record) (*Record, error) {
 			return nil, fmt.Errorf("recording %s: output %q: object %s of %d bytes: %w", r.Node, o.Name, o.Digest, o.Size, ErrMissing)
 		}
 	}
-	l.append.Lock()
-	defer l.append.Unlock()
-	r.Serial = l.Serial() + 1
-	payload, err := encodeRecord(&r)
-	if err != nil {
-		return nil, fmt.Errorf("recording %s: %w", r.Node, err)
-	}
-	if err := l.write(frameRecord, payload); err != nil {
-		return nil, fmt.Errorf("recording %s: %w", r.Node, err)
-	}
-	return &r, nil
+	r.Serial = serial
+	return encodeRecord(r), nil
 }
 
 // Intend writes an intent down; it is durable when it returns. A second intent
@@ -208,11 +252,31 @@ func (l *Local) Settle(id string) error {
 	return nil
 }
 
-// Intents lists the intents not settled, oldest first.
-func (l *Local) Intents() []Intent {
+// ErrSpent says that a name was spent before.
+var ErrSpent = errors.New("it was used before")
+
+// Spend uses up a name, such as that of a saved plan, for as long as the store
+// lives; a second time is ErrSpent. It is durable when it returns.
+func (l *Local) Spend(name string) error {
+	if name == "" || !utf8.ValidString(name) {
+		return fmt.Errorf("spending %q: it is empty or not UTF-8", name)
+	}
+	l.append.Lock()
+	defer l.append.Unlock()
+	if l.Spent(name) {
+		return fmt.Errorf("spending %q: %w", name, ErrSpent)
+	}
+	if err := l.write(frameSpend, []byte(name)); err != nil {
+		return fmt.Errorf("spending %q: %w", name, err)
+	}
+	return nil
+}
+
+// Spent reports whether a name was used up.
+func (l *Local) Spent(name string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.Clone(l.index.intents)
+	return l.index.spent[name]
 }
 
 // write appends one frame and takes it into the index. The caller holds append.
@@ -227,6 +291,10 @@ func (l *Local) write(kind uint16, payload []byte) error {
 	if err != nil {
 		return err
 	}
+	return l.indexed(kind, payload, at)
+}
+
+func (l *Local) indexed(kind uint16, payload []byte, at journal.Span) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.index.add(journal.Frame{Span: at, Version: journal.Version, Kind: kind, Payload: payload})
@@ -237,7 +305,7 @@ var errClosed = errors.New("the store is closed")
 // writable says whether what is written would be found again: the folder may
 // have been deleted, and even made again by another process.
 func (l *Local) writable() error {
-	if !samePath(l.file, filepath.Join(l.dir, "journal")) {
+	if !lock.SamePath(l.file, filepath.Join(l.dir, "journal")) {
 		return fmt.Errorf("store %s was closed, or deleted while it was in use; open it again", l.dir)
 	}
 	return nil
@@ -251,5 +319,5 @@ func (l *Local) Close() error {
 		return errClosed
 	}
 	l.journal = nil
-	return errors.Join(l.Snapshot.Close(), l.lock.release())
+	return errors.Join(l.Snapshot.Close(), l.lock.Release())
 }

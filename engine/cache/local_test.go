@@ -500,8 +500,7 @@ func BenchmarkOpen(b *testing.B) {
 		r.Serial, r.Key[0], r.Key[1], r.Key[2] = uint64(i+1), byte(i), byte(i>>8), byte(i>>16)
 		r.Node = "bench.vllm[" + hex.EncodeToString(r.Key[:3]) + "]"
 		must(b, checkRecord(&r))
-		p, err := encodeRecord(&r)
-		must(b, err)
+		p := encodeRecord(&r)
 		start := len(all)
 		all = append(all, "\xf5SB\xff"...) // a frame by hand, because Append syncs
 		all = binary.LittleEndian.AppendUint32(all, uint32(len(p)))
@@ -555,7 +554,7 @@ func TestLockedErrorNamesItsHolder(t *testing.T) {
 	if !errors.As(err, &locked) {
 		t.Fatalf("got %v", err)
 	}
-	want := &LockedError{Dir: dir, Holder: Holder{os.Getpid(), host, "sotabuild apply", since}, Age: 83 * time.Second}
+	want := &LockedError{Dir: dir, Holder: Holder{Pid: os.Getpid(), Host: host, Command: "sotabuild apply", Since: since}, Age: 83 * time.Second}
 	if diff := cmp.Diff(want, locked); diff != "" {
 		t.Error(diff)
 	}
@@ -580,4 +579,101 @@ func TestUnreadableLockFile(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	closing(t, l)
+}
+
+// A name is spent once, for good; the store's own name is given once, by
+// whoever comes first.
+func TestSpendAndName(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	name, err := Name(dir)
+	if err != nil || len(name) != idLen {
+		t.Fatalf("Name: %q, %v", name, err)
+	}
+	for range 2 {
+		l, err := OpenLocal(dir, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l.ID() != name {
+			t.Errorf("store is called %q, was named %q", l.ID(), name)
+		}
+		if !l.Spent("plan 1") {
+			if err := l.Spend("plan 1"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := l.Spend("plan 1"); !errors.Is(err, ErrSpent) {
+			t.Errorf("spending twice: %v", err)
+		}
+		if l.Spent("plan 2") || l.Serial() != 0 || len(l.Defects()) > 0 {
+			t.Errorf("serial %d, defects %v: a spent name is no record", l.Serial(), l.Defects())
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Repair takes damage out of the journal and broken objects out of the way;
+// what is whole stays, and a second look finds nothing.
+func TestRepair(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	l, err := OpenLocal(dir, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var digests []key.Digest
+	for i := range 3 {
+		d, n, err := l.Object(strings.NewReader(strings.Repeat("x", i+1)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		digests = append(digests, d)
+		if _, err := l.Put(t.Context(), Record{Key: key.Key{byte(i + 1)}, Node: "n" + string(rune('0'+i)), Kind: "k", Outcome: Outcome{State: OK},
+			Outputs: []Output{{Name: "out", Digest: d, Size: n}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	broken := l.objects
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "journal")
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[len(b)/2] ^= 1 // in the second record
+	if err := os.WriteFile(path, append(b, "torn"...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	object, err := broken.Path(digests[2])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(object, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(object, []byte("xyz"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	rep, err := Repair(dir, Options{})
+	if err != nil || rep.Records != 2 || len(rep.Defects) != 4 {
+		t.Errorf("repair: %+v, %v; want two records, and damage in the journal, its tail, an object and the record that lacks it", rep, err)
+	}
+	rep, err = Verify(dir)
+	if err != nil || rep.Records != 2 || rep.Objects != 2 || len(rep.Defects) != 2 {
+		t.Errorf("verify: %+v, %v; want only the missing object of the third record", rep, err)
+	}
+	r, err := OpenReader(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if len(r.Lookup(key.Key{1})) != 1 || len(r.Lookup(key.Key{2})) != 0 || len(r.Lookup(key.Key{3})) != 0 || r.Serial() != 3 {
+		t.Errorf("serial %d, want 3; the first record is whole, the other two are misses", r.Serial())
+	}
+	if rec := r.Record(3); rec == nil || rec.Node != "n2" || r.Record(2) != nil || r.Record(4) != nil {
+		t.Errorf("Record(3) = %+v; want the third, and neither a second nor a fourth", rec)
+	}
 }

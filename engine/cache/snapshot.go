@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/sotabuild/sotabuild/engine/cache/defect"
 	"github.com/sotabuild/sotabuild/engine/cache/durable"
 	"github.com/sotabuild/sotabuild/engine/cache/journal"
 	"github.com/sotabuild/sotabuild/engine/cache/objects"
@@ -26,10 +28,13 @@ type Snapshot struct {
 	writer  bool     // may quarantine
 	file    *os.File // the journal; nil: there is none
 	objects *objects.Store
-	defects *defects
+	defects *defect.List
 
 	mu    sync.Mutex
 	index index // guarded by mu; only a writer's changes
+
+	reading sync.Mutex
+	reader  *journal.Reader // guarded by reading
 }
 
 // OpenReader opens the store in dir for reading. A store that does not exist
@@ -58,8 +63,8 @@ func OpenReader(dir string) (*Snapshot, error) {
 }
 
 func newSnapshot(dir string, writer bool) *Snapshot {
-	d := &defects{}
-	return &Snapshot{dir: dir, writer: writer, defects: d, objects: objects.New(dir, writer, d.add), index: newIndex(0)}
+	d := &defect.List{}
+	return &Snapshot{dir: dir, writer: writer, defects: d, objects: objects.New(dir, writer, d.Add), index: newIndex(0)}
 }
 
 // load reads the journal and returns what stands after its last whole frame.
@@ -69,10 +74,10 @@ func (s *Snapshot) load() (tail journal.Span, err error) {
 	if err != nil {
 		return tail, err
 	}
-	s.index = newIndex(fi.Size())
+	s.index, s.reader = newIndex(fi.Size()), journal.NewReader(s.file)
 	return journal.Scan(s.file, fi.Size(), func(f journal.Frame) {
 		if err := s.index.add(f); err != nil {
-			s.defects.add("journal: the entry at byte %d is passed over: %v", f.Span.From, err)
+			s.defects.Add("journal: the entry at byte %d is passed over: %v", f.Span.From, err)
 		}
 	}, s.damaged)
 }
@@ -82,7 +87,7 @@ func (s *Snapshot) load() (tail journal.Span, err error) {
 func (s *Snapshot) damaged(bad journal.Span) {
 	said := fmt.Sprintf("journal: bytes %d to %d are no whole entry", bad.From, bad.To)
 	if !s.writer {
-		s.defects.add("%s", said)
+		s.defects.Add("%s", said)
 		return
 	}
 	to := filepath.Join(s.dir, "quarantine", fmt.Sprintf("journal-%d", bad.From))
@@ -92,10 +97,10 @@ func (s *Snapshot) damaged(bad journal.Span) {
 		err = durable.File(to, filepath.Join(s.dir, "tmp"), b)
 	}
 	if err != nil {
-		s.defects.add("%s and cannot be quarantined: %v", said, err)
+		s.defects.Add("%s and cannot be quarantined: %v", said, err)
 		return
 	}
-	s.defects.add("%s: copied to %s", said, to)
+	s.defects.Add("%s: copied to %s", said, to)
 }
 
 // ID is the store's own random name; "" for a store that does not exist.
@@ -115,13 +120,11 @@ func (s *Snapshot) Lookup(k key.Key) []*Record {
 	s.mu.Lock()
 	list := s.index.chain(s.index.key[k], func(e *indexEntry) int32 { return e.olderKey })
 	s.mu.Unlock()
-	var out []*Record
-	for _, r := range s.read(list) {
-		if s.complete(r) {
-			out = append(out, r)
-		}
+	found := slices.DeleteFunc(s.read(list), func(r *Record) bool { return !s.complete(r) })
+	if len(found) == 0 {
+		return nil
 	}
-	return out
+	return found
 }
 
 // complete reports whether a record's outputs are all there. All are looked
@@ -143,6 +146,29 @@ func (s *Snapshot) History(node string) []*Record {
 	return s.read(list)
 }
 
+// Intents lists the intents not settled, oldest first.
+func (s *Snapshot) Intents() []Intent {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.index.intents)
+}
+
+// Record returns the record of a serial, also one whose outputs are gone; nil if
+// there is none.
+func (s *Snapshot) Record(serial uint64) *Record {
+	s.mu.Lock()
+	i, ok := slices.BinarySearchFunc(s.index.entries, serial, func(e indexEntry, n uint64) int { return cmp.Compare(e.serial, n) })
+	var list []*indexEntry
+	if ok {
+		list = []*indexEntry{&s.index.entries[i]}
+	}
+	s.mu.Unlock()
+	if found := s.read(list); len(found) == 1 {
+		return found[0]
+	}
+	return nil
+}
+
 // Kind returns the newest record of each key of a kind, oldest first.
 func (s *Snapshot) Kind(kind string) []*Record {
 	s.mu.Lock()
@@ -158,15 +184,23 @@ func (s *Snapshot) Kind(kind string) []*Record {
 
 // read parses entries. One that cannot be read is a defect and left out.
 func (s *Snapshot) read(list []*indexEntry) []*Record {
-	var out []*Record
+	if len(list) == 0 {
+		return nil
+	}
+	s.mu.Lock()
+	end := s.index.entries[len(s.index.entries)-1].at.To
+	s.mu.Unlock()
+	s.reading.Lock()
+	defer s.reading.Unlock()
+	out := make([]*Record, 0, len(list))
 	for _, e := range list {
 		var r *Record
-		f, err := journal.Read(s.file, e.at)
+		f, err := s.reader.Read(e.at, end)
 		if err == nil {
 			r, err = decodeRecord(f.Payload)
 		}
 		if err != nil {
-			s.defects.add("journal: the record at byte %d cannot be read: %v", e.at.From, err)
+			s.defects.Add("journal: the record at byte %d cannot be read: %v", e.at.From, err)
 			continue
 		}
 		out = append(out, r)
@@ -186,7 +220,7 @@ func (s *Snapshot) Path(d key.Digest) (string, error) { return s.objects.Path(d)
 
 // Defects lists what was found broken since the store was opened, in the order
 // it was found, each once.
-func (s *Snapshot) Defects() []string { return s.defects.list() }
+func (s *Snapshot) Defects() []string { return s.defects.All() }
 
 // Close ends reading.
 func (s *Snapshot) Close() error {
@@ -194,27 +228,6 @@ func (s *Snapshot) Close() error {
 		return nil
 	}
 	return s.file.Close()
-}
-
-// defects collects sentences, each once.
-type defects struct {
-	mu   sync.Mutex
-	said []string // guarded by mu
-}
-
-func (d *defects) add(format string, args ...any) {
-	s := fmt.Sprintf(format, args...)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if !slices.Contains(d.said, s) {
-		d.said = append(d.said, s)
-	}
-}
-
-func (d *defects) list() []string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return slices.Clone(d.said)
 }
 
 // readID reads the store's name; "" if it has none.

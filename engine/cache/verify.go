@@ -1,24 +1,21 @@
 package cache
 
 import (
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 
 	"github.com/sotabuild/sotabuild/engine/key"
 )
 
-// Report is what Verify found.
+// Report is what Verify or Repair found.
 type Report struct {
-	Records int
-	Objects int
-	Bytes   int64 // of the objects
+	Records int   `json:"records"`
+	Objects int   `json:"objects"`
+	Bytes   int64 `json:"bytes"` // of the objects
 	// Defects are sentences, those of the journal first, then those of objects
 	// and of records without their outputs.
-	Defects []string
+	Defects []string `json:"defects"`
 }
 
 // Verify reads everything in a store again and changes nothing: every record
@@ -30,68 +27,48 @@ func Verify(dir string) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	var rep Report
-	err = s.verifyObjects(&rep)
-	s.verifyRecords(&rep)
-	rep.Defects = s.Defects()
+	rep, err := s.verify()
 	return rep, errors.Join(err, s.Close())
 }
 
-func (s *Snapshot) verifyObjects(rep *Report) error {
-	root := filepath.Join(s.dir, "cas")
-	shards, err := os.ReadDir(root)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("verifying store: %w", err)
-	}
-	for _, shard := range shards {
-		files, err := os.ReadDir(filepath.Join(root, shard.Name()))
-		if err != nil {
-			return fmt.Errorf("verifying store: %w", err)
-		}
-		for _, f := range files {
-			if err := s.verifyObject(rep, shard.Name(), f); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func (s *Snapshot) verifyObject(rep *Report, shard string, f fs.DirEntry) error {
-	var d key.Digest
-	b, err := hex.DecodeString(shard + f.Name())
-	if err != nil || len(shard) != 2 || len(b) != len(d) {
-		s.defects.add("cas/%s/%s has no object's name", shard, f.Name())
-		return nil
-	}
-	copy(d[:], b)
-	fi, err := f.Info()
+// Repair is Verify under the writer's lock that also mends: broken objects go
+// to quarantine, and the journal is written anew without its damaged stretches
+// if it has any. What was lost is a miss, and runs again.
+func Repair(dir string, o Options) (Report, error) {
+	l, err := OpenLocal(dir, o)
 	if err != nil {
-		return fmt.Errorf("verifying object %s: %w", d, err)
+		return Report{}, err
 	}
-	rep.Objects++
-	rep.Bytes += fi.Size()
-	// A broken object is a defect by now; any other error means that it could
-	// not be read.
-	if err := s.objects.Verify(d); err != nil && !errors.Is(err, ErrMissing) {
-		return fmt.Errorf("verifying object %s: %w", d, err)
+	damaged := len(l.Defects()) > 0
+	l.Records() // finds entries that cannot be read
+	damaged = damaged || len(l.Defects()) > 0
+	rep, err := l.verify()
+	if damaged && err == nil {
+		err = l.Rewrite(func(*Record) bool { return true })
 	}
-	return nil
+	return rep, errors.Join(err, l.Close())
 }
 
-func (s *Snapshot) verifyRecords(rep *Report) {
-	s.mu.Lock()
-	list := make([]*indexEntry, len(s.index.entries))
-	for i := range list {
-		list[i] = &s.index.entries[i]
-	}
-	s.mu.Unlock()
-	for _, r := range s.read(list) {
+func (s *Snapshot) verify() (Report, error) {
+	var rep Report
+	err := s.Objects(func(d key.Digest, fi fs.FileInfo) error {
+		rep.Objects++
+		rep.Bytes += fi.Size()
+		// A broken object is a defect by now; any other error means that it
+		// could not be read.
+		if err := s.objects.Verify(d); err != nil && !errors.Is(err, ErrMissing) {
+			return fmt.Errorf("verifying object %s: %w", d, err)
+		}
+		return nil
+	})
+	for _, r := range s.Records() {
 		rep.Records++
 		for _, o := range r.Outputs {
 			if !s.objects.Has(o.Digest, o.Size) {
-				s.defects.add("record %d of %s lacks its output %q", r.Serial, r.Node, o.Name)
+				s.defects.Add("record %d of %s lacks its output %q", r.Serial, r.Node, o.Name)
 			}
 		}
 	}
+	rep.Defects = s.Defects()
+	return rep, err
 }

@@ -68,7 +68,10 @@ func (b *builder) edges() []graph.Edge {
 	var edges []graph.Edge
 	for i := range b.decls {
 		d := &b.decls[i]
-		seen := make(map[Input]bool, len(d.Inputs))
+		var seen map[Input]bool
+		if len(d.Inputs) > 1 {
+			seen = make(map[Input]bool, len(d.Inputs))
+		}
 		for _, in := range d.Inputs {
 			if in.Name == "" {
 				b.problem(d.Addr, "its input from %s has no name", in.From)
@@ -76,7 +79,9 @@ func (b *builder) edges() []graph.Edge {
 			if seen[in] {
 				b.problem(d.Addr, "takes output %q of %s as input %q twice", in.Output, in.From, in.Name)
 			}
-			seen[in] = true
+			if seen != nil {
+				seen[in] = true
+			}
 			from, ok := b.resolve(d.Addr, "input "+in.Name, in.From)
 			if !ok {
 				continue
@@ -118,26 +123,26 @@ func (b *builder) suggest(name string) string {
 // manifests computes the facts of each action that do not depend on inputs.
 func (b *builder) manifests() []key.Manifest {
 	own := make([]key.Manifest, len(b.decls))
+	var env key.Builder
+	env.Add(b.env.Binding...)
+	binding := env.Finish()
 	told := map[*Kind]bool{}
 	for i := range b.decls {
 		d := &b.decls[i]
 		if d.Kind == nil {
 			continue
 		}
-		var spec key.Builder
+		var all key.Builder
 		if d.Spec != nil {
-			spec.Struct(d.Spec)
+			all.Struct(d.Spec)
 		}
-		facts := spec.Finish().Facts()
-		if name := b.clash(d.Kind, facts); name != "" && !told[d.Kind] {
+		if name := b.clash(d.Kind, all.Facts()); name != "" && !told[d.Kind] {
 			told[d.Kind] = true
 			b.problem(d.Addr, "its spec has a fact called %q, which the engine adds by itself; give the field another key tag", name)
 		}
-		var all key.Builder
 		all.Int("kind", d.Kind.Name, int64(d.Kind.Version))
-		all.Add(facts...)
 		if d.Kind.Purity != Pure {
-			all.Add(b.env.Binding...)
+			all.Include(binding)
 		}
 		own[i] = all.Finish()
 	}
@@ -147,12 +152,16 @@ func (b *builder) manifests() []key.Manifest {
 // clash finds a spec's fact that could be taken for one of the engine's own,
 // so that two different manifests might be one.
 func (b *builder) clash(k *Kind, spec []key.Fact) string {
-	for _, f := range spec {
+	for i := range spec {
+		f := &spec[i]
 		if reserved(f.Name) {
 			return f.Name
 		}
+		if k.Purity == Pure {
+			continue
+		}
 		for _, e := range b.env.Binding {
-			if k.Purity != Pure && e.Name == f.Name && e.Label == f.Label {
+			if e.Name == f.Name && e.Label == f.Label {
 				return f.Name
 			}
 		}

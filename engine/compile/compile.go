@@ -57,6 +57,17 @@ type Kind struct {
 	// Policy decides by class how often a failed node is tried again within
 	// one apply and whether the failure is kept as a result afterwards.
 	Policy func(class string) (retries int, keep bool)
+	// Accept judges the samples that the store has of one key, oldest first:
+	// the engine knows no ages and no qualities. It is not hashed, so another
+	// judgement makes no key new. It gets the spec of the node, and must not
+	// change the records. nil takes the newest final one.
+	Accept func(spec any, samples []*cache.Record, now time.Time) Acceptance
+}
+
+// Acceptance is what a kind says of the samples of a key.
+type Acceptance struct {
+	Result *cache.Record // one of the samples; nil: another one is needed
+	Text   string        // why it is: "needs 2 more samples; 1 rejected: …"
 }
 
 // Decl is one action as the domain declares it.

@@ -89,8 +89,8 @@ func TestBuildOrdersAndResolves(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if up, _ := blocks.Ancestors("framework.a"); !slices.Equal(up, []string{"history"}) {
-		t.Errorf("blocks before framework.a: %v", up)
+	if up, _ := blocks.Ancestors("framework.a"); len(up) > 0 {
+		t.Errorf("blocks before framework.a: %v; an order edge draws none", up)
 	}
 	dashed := 0
 	for _, e := range g.Picture().Edges {

@@ -53,7 +53,7 @@ func (g *Graph) Manifest(id graph.NodeID, digest func(from graph.NodeID, output 
 		return a.own, true
 	}
 	var b key.Builder
-	b.Add(a.own.Facts()...)
+	b.Include(a.own)
 	known := true
 	for i, in := range a.Inputs {
 		d, ok := digest(a.Data[i], in.Output)
@@ -78,14 +78,16 @@ func (g *Graph) blockNames() []string {
 }
 
 // Blocks is the graph of the blocks that the actions come from: one needs
-// another when any of its actions does. Blocks that need each other, which
-// actions may do without a cycle of their own, are an error.
+// another when any of its actions takes an output of the other's. Order edges
+// are left out: they say when, not what from, and go both ways between blocks
+// that check each other's work before any of them starts. Blocks that feed each
+// other, which actions may do without a cycle of their own, are an error.
 func (g *Graph) Blocks() (*graph.Blocks, error) {
 	var edges []graph.BlockEdge
 	seen := map[graph.BlockEdge]bool{}
 	for i := range g.Actions {
 		to := g.Actions[i].Block
-		for _, from := range g.Needs(graph.NodeID(i)) {
+		for _, from := range g.Actions[i].Data {
 			e := graph.BlockEdge{From: g.Actions[from].Block, To: to}
 			if e.From != e.To && e.From != "" && to != "" && !seen[e] {
 				seen[e] = true

@@ -28,6 +28,22 @@ type Arrow struct {
 	Dashed bool   `json:"dashed,omitempty"`
 }
 
+// Only is the part of the picture between the named nodes.
+func (p Picture) Only(names map[string]bool) Picture {
+	var out Picture
+	for _, n := range p.Nodes {
+		if names[n.ID] {
+			out.Nodes = append(out.Nodes, n)
+		}
+	}
+	for _, e := range p.Edges {
+		if names[e.From] && names[e.To] {
+			out.Edges = append(out.Edges, e)
+		}
+	}
+	return out
+}
+
 // Dot is the picture in Graphviz's language.
 func (p Picture) Dot() string {
 	var b strings.Builder

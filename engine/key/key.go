@@ -74,13 +74,28 @@ func ParseKey(s string) (Key, error) {
 func parse(s string) ([sha256.Size]byte, error) {
 	var out [sha256.Size]byte
 	h, ok := strings.CutPrefix(s, "sha256:")
-	if !ok || len(h) != 2*sha256.Size || strings.ToLower(h) != h {
-		return out, fmt.Errorf("parsing digest %q: want sha256: and 64 lower-case hex digits", s)
+	if ok = ok && len(h) == 2*sha256.Size; ok {
+		for i := range out {
+			high, low := digit(h[2*i]), digit(h[2*i+1])
+			ok = ok && high < 16 && low < 16
+			out[i] = high<<4 | low
+		}
 	}
-	if _, err := hex.Decode(out[:], []byte(h)); err != nil {
-		return out, fmt.Errorf("parsing digest %q: %w", s, err)
+	if !ok {
+		return [sha256.Size]byte{}, fmt.Errorf("parsing digest %q: want sha256: and 64 lower-case hex digits", s)
 	}
 	return out, nil
+}
+
+// digit is the value of a lower-case hex digit, 255 if it is none.
+func digit(c byte) byte {
+	switch {
+	case '0' <= c && c <= '9':
+		return c - '0'
+	case 'a' <= c && c <= 'f':
+		return c - 'a' + 10
+	}
+	return 255
 }
 
 // MarshalText writes the full form, so keys are readable in records.

@@ -101,6 +101,15 @@ func (b *Builder) Add(facts ...Fact) {
 	}
 }
 
+// Include adds the facts of a finished manifest, which are canonical already.
+func (b *Builder) Include(m Manifest) {
+	b.facts = append(slices.Grow(b.facts, len(m.facts)+2), m.facts...)
+}
+
+// Facts are those added so far, in the order in which they were. The caller must
+// not change them.
+func (b *Builder) Facts() []Fact { return b.facts }
+
 func (b *Builder) add(name, label string, t Type, v string) {
 	if !word(name) {
 		panic(fmt.Sprintf("key: fact name %q is not one word of printable ASCII, or is reserved", name))
@@ -159,7 +168,9 @@ func floatText(v float64) string {
 // inputs with equal content); they all count. The builder may be used on.
 func (b *Builder) Finish() Manifest {
 	facts := slices.Clone(b.facts)
-	slices.SortFunc(facts, compareFacts)
+	if !slices.IsSortedFunc(facts, compareFacts) {
+		slices.SortFunc(facts, compareFacts)
+	}
 	return Manifest{facts}
 }
 

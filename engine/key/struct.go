@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -47,9 +48,33 @@ var (
 )
 
 func (b *Builder) fields(prefix, label string, rv reflect.Value) {
-	t := rv.Type()
-	names := make([]string, 0, 16)
-	for i := range rv.NumField() {
+	for _, f := range keyed(rv.Type()) {
+		name := f.tag
+		if prefix != "" {
+			name = prefix + f.tag
+		}
+		b.value(name, label, rv.Field(f.index))
+	}
+}
+
+// field is a field of a struct that is a fact.
+type field struct {
+	index int
+	tag   string
+}
+
+// known remembers keyed by type: a graph has as many specs as nodes and as many
+// types as kinds.
+var known sync.Map // reflect.Type → []field
+
+// keyed lists the fields of a struct that are facts; a struct that breaks the
+// rules of Struct panics.
+func keyed(t reflect.Type) []field {
+	if fields, ok := known.Load(t); ok {
+		return fields.([]field)
+	}
+	var fields []field
+	for i := range t.NumField() {
 		f := t.Field(i)
 		tag := f.Tag.Get("key")
 		switch {
@@ -59,12 +84,13 @@ func (b *Builder) fields(prefix, label string, rv reflect.Value) {
 			panic(fmt.Sprintf("key: %s.%s is unexported and cannot be keyed", t, f.Name))
 		case tag == "":
 			panic(fmt.Sprintf("key: %s.%s says not whether it is part of the key", t, f.Name))
-		case slices.ContainsFunc(names, func(n string) bool { return shared(n, tag) }):
+		case slices.ContainsFunc(fields, func(o field) bool { return shared(o.tag, tag) }):
 			panic(fmt.Sprintf("key: %s has two fields whose facts could share a name, one tagged %q", t, tag))
 		}
-		names = append(names, tag)
-		b.value(prefix+tag, label, rv.Field(i))
+		fields = append(fields, field{i, tag})
 	}
+	known.Store(t, fields)
+	return fields
 }
 
 // shared reports whether facts of fields tagged so could have one name, as the

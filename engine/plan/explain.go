@@ -35,12 +35,12 @@ type Explanation struct {
 // newer than the plan.
 func Explain(g *compile.Graph, p *Plan, r cache.Reader, id graph.NodeID) Explanation {
 	a, n := &g.Actions[id], &p.Nodes[id]
-	m := maker{g: g, plan: p}
 	e := Explanation{
 		Addr: a.Addr, Kind: fmt.Sprintf("%s %d", a.Kind.Name, a.Kind.Version),
 		Verdict: n.Verdict, Why: p.Why(g, id), Changes: n.Reason.Changes, Key: n.Key,
 	}
-	e.Manifest, _ = g.Manifest(id, m.digest)
+	m := maker{g: g, plan: p}
+	e.Manifest, _ = Manifest(g, p, id)
 	for _, from := range g.Needs(id) {
 		if v := p.Nodes[from].Verdict; v != Cached || m.failed(from) {
 			e.Waits = append(e.Waits, fmt.Sprintf("%c %s  %s", v, g.Actions[from].Addr, p.Why(g, from)))
@@ -56,6 +56,13 @@ func Explain(g *compile.Graph, p *Plan, r cache.Reader, id graph.NodeID) Explana
 	}
 	slices.SortStableFunc(e.History, func(x, y *cache.Record) int { return cmp.Compare(x.Serial, y.Serial) })
 	return e
+}
+
+// Manifest is what a node of a plan is keyed by. While an input is not known the
+// second result is false and the manifest holds the known facts only.
+func Manifest(g *compile.Graph, p *Plan, id graph.NodeID) (key.Manifest, bool) {
+	m := maker{g: g, plan: p}
+	return g.Manifest(id, m.digest)
 }
 
 // Text is the explanation for people.
@@ -93,7 +100,7 @@ func (e Explanation) record(r *cache.Record) string {
 	text := fmt.Sprintf("%d  %s  %s  %s on %s in %s", r.Serial, r.Time.Started.UTC().Format(time.RFC3339),
 		r.Key.Short(), r.Outcome.State, host(r), seconds(r.Time.Seconds))
 	if r.Outcome.State != cache.OK {
-		text += "  " + outcomeText(r.Outcome)
+		text += "  " + r.Outcome.Text()
 	}
 	if r.Outcome.State == cache.Failed && r.Outcome.Keep {
 		text += "  (kept)"

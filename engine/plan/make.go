@@ -1,7 +1,10 @@
 package plan
 
 import (
+	"time"
+
 	"github.com/sotabuild/sotabuild/engine/cache"
+	"github.com/sotabuild/sotabuild/engine/cache/samples"
 	"github.com/sotabuild/sotabuild/engine/compile"
 	"github.com/sotabuild/sotabuild/engine/graph"
 	"github.com/sotabuild/sotabuild/engine/key"
@@ -13,6 +16,7 @@ import (
 func Make(g *compile.Graph, r cache.Reader, o Options) (*Plan, []compile.Problem) {
 	m := maker{
 		g: g, r: r, past: newComparer(g, r),
+		now:  o.Now,
 		plan: &Plan{Nodes: make([]Node, len(g.Actions)), Serial: r.Serial()}, changed: map[key.Key]graph.NodeID{},
 	}
 	var problems []compile.Problem
@@ -104,6 +108,7 @@ type maker struct {
 	g               *compile.Graph
 	r               cache.Reader
 	past            *comparer
+	now             time.Time
 	plan            *Plan
 	changed         map[key.Key]graph.NodeID // the first node of a key that is stale by a change
 	wanted, replace []bool
@@ -124,7 +129,8 @@ func (m *maker) node(id graph.NodeID) Node {
 	if known {
 		n := Node{Key: manifest.Key(), Reason: own}
 		records := m.r.Lookup(n.Key)
-		n.Record = hit(a.Kind, records)
+		var wants string
+		n.Record, wants = Hit(a, records, m.now)
 		if n.Record != nil && !m.replace[id] {
 			n.Verdict = Cached
 			return n
@@ -132,6 +138,7 @@ func (m *maker) node(id graph.NodeID) Node {
 		if by, blocked := m.blocker(id); blocked {
 			return Node{Verdict: Blocked, Reason: Reason{Cause: CauseUpstream, Root: by}, Key: n.Key}
 		}
+		n.Reason.Text = wants
 		return m.toRun(a, n, manifest, records)
 	}
 	if by, blocked := m.blocker(id); blocked {
@@ -146,10 +153,14 @@ func (m *maker) toRun(a *compile.Action, n Node, manifest key.Manifest, records 
 	history := m.r.History(a.Addr)
 	before := newest(history)
 	n.Verdict = Stale
+	wants := n.Reason.Text
+	n.Reason.Text = ""
 	switch same := sameKey(history, n.Key); {
 	case n.Record != nil:
 		before = n.Record
 		n.Reason.Cause = CauseReplace
+	case wants != "":
+		n.Reason.Cause, n.Reason.Text = CauseRejected, wants
 	case len(records) > 0 && records[len(records)-1].Outcome.Final():
 		n.Reason.Cause, n.Reason.Text = CauseDefect, "its record lacks an output that the kind declares"
 	case lost(same, records):
@@ -177,7 +188,7 @@ func (m *maker) toRun(a *compile.Action, n Node, manifest key.Manifest, records 
 	if _, ok := m.changed[n.Key]; !ok && n.Reason.Cause == CauseChanged {
 		m.changed[n.Key] = a.ID
 	}
-	m.plan.Estimate.add(a, history, before)
+	n.Seconds = m.plan.Estimate.add(a, history, before)
 	return n
 }
 
@@ -197,17 +208,11 @@ func (m *maker) sameChange(n *Node) bool {
 // result.
 func (why Reason) again(records []*cache.Record) Reason {
 	last := records[len(records)-1].Outcome
-	why.Cause, why.Text = CauseRetry, outcomeText(last)
-	if last.State != cache.Rejected {
-		return why
+	why.Cause, why.Text = CauseRetry, last.Text()
+	if last.State == cache.Rejected {
+		_, why.Text = samples.Rule{}.Judge(records, time.Time{})
+		why.Cause = CauseRejected
 	}
-	rejected := 0
-	for _, r := range records {
-		if r.Outcome.State == cache.Rejected {
-			rejected++
-		}
-	}
-	why.Cause, why.Text = CauseRejected, samplesText(rejected, last)
 	return why
 }
 
@@ -227,7 +232,7 @@ func (m *maker) undecided(a *compile.Action, manifest key.Manifest) Node {
 			n.Verdict = New
 		}
 	}
-	m.plan.Estimate.add(a, history, before)
+	n.Seconds = m.plan.Estimate.add(a, history, before)
 	return n
 }
 

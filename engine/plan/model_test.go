@@ -3,7 +3,9 @@ package plan
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -105,7 +107,7 @@ func (m *model) graph(t *testing.T, shuffled bool) *compile.Graph {
 // of declarations changes nothing.
 func TestPlanAgreesWithApply(t *testing.T) {
 	seen := map[string]int{}
-	for seed := range uint64(150) {
+	for seed := range uint64(soak(150)) {
 		m, w := newModel(rand.New(rand.NewPCG(seed, 7))), newWorld()
 		for step := range 12 {
 			g := m.graph(t, false)
@@ -262,4 +264,12 @@ func BenchmarkCachedChain(b *testing.B) {
 	for b.Loop() {
 		mustMake(b, g, w, Options{})
 	}
+}
+
+// soak is how often something random is tried: SOTABUILD_SOAK instead of n.
+func soak(n int) int {
+	if v, err := strconv.Atoi(os.Getenv("SOTABUILD_SOAK")); err == nil {
+		return v
+	}
+	return n
 }

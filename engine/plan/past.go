@@ -3,21 +3,40 @@ package plan
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/sotabuild/sotabuild/engine/cache"
 	"github.com/sotabuild/sotabuild/engine/compile"
 	"github.com/sotabuild/sotabuild/engine/key"
 )
 
-// hit is the newest record that is a result: final, and with every output that
-// the kind declares now. nil if there is none.
-func hit(k *compile.Kind, records []*cache.Record) *cache.Record {
-	for i := len(records) - 1; i >= 0; i-- {
-		if r := records[i]; r.Outcome.Final() && complete(k, r) {
-			return r
+// Hit is the record that is a node's result: final, with every output that the
+// kind declares now, and accepted by the kind's own judgement. Where there are
+// such records and the kind wants more or others, the text says so. records are
+// those of the node's key, oldest first.
+func Hit(a *compile.Action, records []*cache.Record, now time.Time) (*cache.Record, string) {
+	if len(records) == 0 {
+		return nil, ""
+	}
+	if a.Kind.Accept == nil {
+		for i := len(records) - 1; i >= 0; i-- {
+			if r := records[i]; r.Outcome.Final() && complete(a.Kind, r) {
+				return r, ""
+			}
+		}
+		return nil, ""
+	}
+	var whole []*cache.Record
+	for _, r := range records {
+		if !r.Outcome.Final() || complete(a.Kind, r) {
+			whole = append(whole, r)
 		}
 	}
-	return nil
+	judged := a.Kind.Accept(a.Spec, whole, now)
+	if r := judged.Result; r != nil && !(r.Outcome.Final() && complete(a.Kind, r)) {
+		panic("plan: kind " + a.Kind.Name + " accepted a record that is no result")
+	}
+	return judged.Result, judged.Text
 }
 
 // complete reports whether a final record has the outputs that its dependants
@@ -67,19 +86,6 @@ func diff(before *cache.Record, now key.Manifest) ([]key.Change, string) {
 		return nil, "its record cannot be compared: " + err.Error()
 	}
 	return key.Diff(old, now), ""
-}
-
-// DiffRecords is what changed between two records, in canonical order.
-func DiffRecords(a, b *cache.Record) ([]key.Change, error) {
-	old, err := key.ParseManifest(a.Manifest)
-	if err != nil {
-		return nil, err
-	}
-	now, err := key.ParseManifest(b.Manifest)
-	if err != nil {
-		return nil, err
-	}
-	return key.Diff(old, now), nil
 }
 
 // withoutInputs is the part of a manifest that is known before any input is.
@@ -192,9 +198,9 @@ func compareFacts(x, y key.Fact) int {
 		cmp.Compare(x.Type, y.Type), cmp.Compare(x.Value, y.Value))
 }
 
-// add counts a node that may run. Its newest good record says best how long it
+// add counts a node that may run and returns its seconds, 0 if not known. Its newest good record says best how long it
 // takes; a failed one may have ended early.
-func (e *Estimate) add(a *compile.Action, history []*cache.Record, before *cache.Record) {
+func (e *Estimate) add(a *compile.Action, history []*cache.Record, before *cache.Record) float64 {
 	for i := len(history) - 1; i >= 0; i-- {
 		if history[i].Outcome.State == cache.OK {
 			before = history[i]
@@ -203,9 +209,10 @@ func (e *Estimate) add(a *compile.Action, history []*cache.Record, before *cache
 	}
 	if before == nil {
 		e.Unknown++
-		return
+		return 0
 	}
 	e.Known++
 	e.Seconds += before.Time.Seconds
 	e.GPUSeconds += before.Time.Seconds * float64(len(a.Resources.GPUs))
+	return before.Time.Seconds
 }

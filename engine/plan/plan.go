@@ -10,6 +10,7 @@ package plan
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/sotabuild/sotabuild/engine/cache"
 	"github.com/sotabuild/sotabuild/engine/graph"
@@ -61,7 +62,7 @@ const (
 	CauseChanged  Cause = "changed"    // Changes says what
 	CauseInput    Cause = "input"      // waits for Root's output, so its key is not known
 	CauseRetry    Cause = "retry"      // the last run failed in a way that is not kept
-	CauseRejected Cause = "rejected"   // its samples were not acceptable
+	CauseRejected Cause = "rejected"   // its samples are too few, too old, or not acceptable
 	CauseReplace  Cause = "replace"    // asked for by --replace: runs whatever its key is or will be
 	CauseDefect   Cause = "defect"     // its stored output is missing or broken
 	CauseSkip     Cause = "skip"       // Text says who and why
@@ -89,6 +90,7 @@ type Node struct {
 	Reason  Reason
 	Key     key.Key       // zero when it cannot be known yet
 	Record  *cache.Record // the hit, when Cached
+	Seconds float64       // what it took the last time, for a node that may run; 0 is not known
 }
 
 // Counts are totals by what apply would do.
@@ -110,7 +112,18 @@ type Plan struct {
 	Estimate Estimate
 	// Serial is the store's serial that the plan was made from.
 	Serial uint64
+	// Budget bounds what running the plan may use; Make leaves it empty.
+	Budget Budget
 }
+
+// Budget bounds a run. Zero fields bound nothing.
+type Budget struct {
+	GPUSeconds float64   // seconds times GPUs
+	Deadline   time.Time // nothing starts that would not end before
+}
+
+// Empty reports whether nothing is bound.
+func (b Budget) Empty() bool { return b == Budget{} }
 
 // Root is one root cause. Downstream counts the nodes whose Reason.Root it is:
 // those that wait for its output, or for the output of one that does. A node
@@ -138,4 +151,7 @@ type Estimate struct {
 type Options struct {
 	Targets []string // their ancestors come along
 	Replace []string // to run although they are cached
+	// Now is when samples are judged, for kinds that mind their age; the zero
+	// time finds none too old.
+	Now time.Time
 }

@@ -318,28 +318,6 @@ func TestNearest(t *testing.T) {
 	}
 }
 
-func TestDiffRecords(t *testing.T) {
-	w := newWorld()
-	c := base()
-	w.apply(c.graph(t))
-	c.base, c.driver = 16, "590"
-	w.apply(c.graph(t))
-	h := w.History(chatA1)
-	if len(h) != 2 {
-		t.Fatalf("%d records, want 2", len(h))
-	}
-	changes, err := DiffRecords(h[0], h[1])
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, want := changesText(changes), "env.driver 580 → 590, flag ctx 8 → 16"; got != want {
-		t.Errorf("changes %q, want %q", got, want)
-	}
-	if _, err := DiffRecords(h[0], &cache.Record{Manifest: "scheme i \"9\"\n"}); err == nil {
-		t.Error("records of two schemes were compared")
-	}
-}
-
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	file := filepath.Join("testdata", name)

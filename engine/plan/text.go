@@ -228,7 +228,7 @@ func (p *Plan) cause(g *compile.Graph, n *Node) string {
 		if root.Verdict == Skipped {
 			return fmt.Sprintf("needs %s, which is skipped: %s", g.Actions[why.Root].Addr, p.cause(g, root))
 		}
-		return fmt.Sprintf("needs %s, which failed: %s", g.Actions[why.Root].Addr, outcomeText(root.Record.Outcome))
+		return fmt.Sprintf("needs %s, which failed: %s", g.Actions[why.Root].Addr, root.Record.Outcome.Text())
 	case CauseTarget:
 		return "outside the targets"
 	case CauseRejected, CauseSkip:
@@ -251,27 +251,10 @@ func changesText(changes []key.Change) string {
 	return strings.Join(parts, ", ")
 }
 
-func outcomeText(o cache.Outcome) string {
-	switch {
-	case o.Class == "" && o.Reason == "":
-		return "no reason was recorded"
-	case o.Class == "" || o.Reason == "":
-		return o.Class + o.Reason
-	}
-	return o.Class + ": " + o.Reason
-}
-
-func samplesText(rejected int, last cache.Outcome) string {
-	if rejected == 1 {
-		return "1 sample, rejected: " + outcomeText(last)
-	}
-	return fmt.Sprintf("%d samples rejected, the last: %s", rejected, outcomeText(last))
-}
-
 func resultText(r *cache.Record) string {
 	text := fmt.Sprintf("has a result of %s from %s, after %s", r.Time.Started.UTC().Format(time.RFC3339), host(r), seconds(r.Time.Seconds))
 	if r.Outcome.State == cache.Failed {
-		text = "failed for good: " + outcomeText(r.Outcome) + "; it " + text
+		text = "failed for good: " + r.Outcome.Text() + "; it " + text
 	}
 	return text
 }

@@ -233,7 +233,12 @@ func (s *scheduler) hit(id graph.NodeID, k key.Key) *cache.Record {
 	case may(p.Verdict) && p.Key == k:
 		judged = s.cfg.Plan.Serial
 	}
-	for _, r := range slices.Backward(s.cfg.Store.Lookup(k)) {
+	records := s.cfg.Store.Lookup(k)
+	if judged == 0 {
+		r, _ := plan.Hit(&s.graph.Actions[id], records, s.cfg.Now())
+		return r
+	}
+	for _, r := range slices.Backward(records) {
 		if r.Outcome.Final() && r.Serial > judged {
 			return r
 		}

@@ -149,11 +149,13 @@ type world struct {
 	slots     int
 	replace   []string
 	verdicts  map[string]plan.Verdict // instead of what the records say
+	budget    plan.Budget
 	interrupt chan struct{}
 	mu        sync.Mutex
 	events    []event.Event
 	began     time.Time
 	hook      func(event.Event)
+	changed   error // what Unchanged says
 }
 
 func newWorld(t testing.TB, m *machine, decls ...compile.Decl) *world {
@@ -178,6 +180,7 @@ func (w *world) plan() *plan.Plan {
 	if len(problems) > 0 {
 		w.t.Fatalf("planning: %v", problems)
 	}
+	p.Budget = w.budget
 	for addr, v := range w.verdicts {
 		id, found := w.graph.Lookup(addr)
 		if !found {
@@ -202,6 +205,7 @@ func (w *world) config() sched.Config {
 			}
 		},
 		Dir: w.dir, Slots: w.slots, Run: "Run_7", Tool: "0.1", Host: "node-a", Now: time.Now, Interrupt: w.interrupt,
+		Unchanged: func(any) error { return w.changed },
 	}
 }
 

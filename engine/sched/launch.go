@@ -15,11 +15,20 @@ import (
 	"github.com/sotabuild/sotabuild/executors"
 )
 
-// start starts what the pools allow.
+// start starts what the pools and the budget allow.
 func (s *scheduler) start() {
 	for _, h := range s.hosts.list {
-		for _, u := range h.admit() {
-			s.launch(u)
+		for refused := true; refused; {
+			refused = false
+			for _, u := range h.admit() {
+				if why := s.refuses(u); why != "" {
+					h.give(u)
+					s.leaveOut(u, why)
+					refused = true // what it held is free for the next one
+					continue
+				}
+				s.launch(u)
+			}
 		}
 	}
 }
@@ -66,6 +75,8 @@ func (s *scheduler) launch(u *unit) {
 		})
 	}
 	s.running++
+	u.since = s.cfg.Now()
+	s.spending.Begin(s.cost(u))
 	s.workers.Go(func() {
 		s.worker.Run(b, func(r work.Report) {
 			select {
@@ -132,6 +143,7 @@ func (s *scheduler) conclude(id graph.NodeID, d work.Done) {
 // tried again, because no second attempt may run beside the first.
 func (s *scheduler) retire(u *unit, end work.Ended) {
 	s.running--
+	s.spending.End(s.cost(u), s.cfg.Now().Sub(u.since))
 	u.host.give(u)
 	if end.Err != nil {
 		s.fail(end.Err)

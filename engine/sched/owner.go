@@ -11,6 +11,7 @@ import (
 	"github.com/sotabuild/sotabuild/engine/event"
 	"github.com/sotabuild/sotabuild/engine/graph"
 	"github.com/sotabuild/sotabuild/engine/key"
+	"github.com/sotabuild/sotabuild/engine/sched/budget"
 	"github.com/sotabuild/sotabuild/engine/sched/work"
 )
 
@@ -35,8 +36,9 @@ type scheduler struct {
 	hosts   hosts
 	changes
 	control
-	worker work.Worker
-	serial uint64 // of the store, before anything ran
+	worker   work.Worker
+	serial   uint64 // of the store, before anything ran
+	spending budget.Spending
 }
 
 // changes is what set noted and settle has not carried on yet.
@@ -72,6 +74,7 @@ func newScheduler(ctx context.Context, cfg Config) *scheduler {
 		cfg: cfg, graph: cfg.Graph, nodes: make([]node, len(cfg.Graph.Actions)), open: len(cfg.Graph.Actions),
 		flight: map[key.Key]graph.NodeID{}, hosts: hosts{slots: cfg.Slots},
 	}
+	s.spending = budget.Spending{Budget: cfg.Plan.Budget, Past: cfg.Store.Kind}
 	s.started, s.reports = cfg.Now(), make(chan report)
 	s.interrupts, s.ended = cfg.Interrupt, ctx.Done()
 	leaving, leave := context.WithCancel(context.WithoutCancel(ctx))

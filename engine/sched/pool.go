@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"container/heap"
 	"slices"
+	"time"
 
 	"github.com/sotabuild/sotabuild/engine/compile"
 	"github.com/sotabuild/sotabuild/engine/graph"
@@ -20,6 +21,7 @@ type unit struct {
 	quiet   bool
 	urgency float64
 	again   []work.Done // failed, to be tried again when the unit has ended
+	since   time.Time   // when it was started
 }
 
 // plain reports whether the unit takes an ordinary slot.
@@ -208,6 +210,9 @@ func (s *scheduler) queue(ids ...graph.NodeID) {
 		u.gpus = append(u.gpus, r.GPUs...)
 		u.quiet = u.quiet || r.Quiet
 		u.urgency = max(u.urgency, s.nodes[id].urgency)
+	}
+	if !s.cfg.Plan.Budget.Empty() {
+		u.urgency = s.information(u)
 	}
 	slices.SortFunc(u.gpus, cmp.Compare[string])
 	u.gpus = slices.Compact(u.gpus)

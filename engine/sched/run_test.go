@@ -68,7 +68,7 @@ func TestARecordSaysWhatRanWhereAndWhen(t *testing.T) {
 		got := *r
 		got.Origin.Task, got.Manifest, got.Key = "", "", key.Key{}
 		want := cache.Record{
-			Version: 1, Serial: 2, Node: "cell", Kind: "cell", Outcome: cache.Outcome{State: cache.OK},
+			Version: cache.RecordVersion, Serial: 2, Node: "cell", Kind: "cell", Outcome: cache.Outcome{State: cache.OK},
 			Outputs:  []cache.Output{{Name: "row", Digest: key.Sum([]byte("row of cell")), Size: 11}},
 			Time:     cache.Span{Started: start, Seconds: 1.05},
 			Origin:   cache.Origin{Host: "node-a", Tool: "0.1", Attempt: 1, Run: "Run_7"},
@@ -680,4 +680,21 @@ func TestTaskIDsFitEveryExecutor(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A result whose inputs were others when its task ended is recorded for nobody,
+// in this run or by the next one's adoption.
+func TestNothingIsRecordedOfChangedInputs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, newMachine(steps(nil)), decl("in", echo), decl("cell", cell, "in"), decl("end", join, "cell"))
+		w.changed = errors.New("the program changed")
+		sum := w.must()
+		w.wantSummary(sum, sched.Summary{OK: 1, Failed: 1, Blocked: 1, FailedNodes: []string{"cell"}})
+		w.wantEnds(map[string]string{"in": "ok", "cell": "failed", "end": "blocked by cell"})
+		if h := w.store.History("cell"); len(h) != 0 {
+			t.Errorf("recorded: %+v", h[0])
+		}
+		w.changed = nil
+		w.wantSummary(w.must(), sched.Summary{OK: 2, Cached: 1})
+	})
 }

@@ -14,6 +14,12 @@
 // the same key run once: the second waits for the first and then looks into
 // the store; it shares no result in flight, so a rejected sample is not shared.
 //
+// With a budget (plan.Budget) a unit starts only if what it took the last time
+// fits into the rest; the others are left to the next run, as cancelled nodes
+// with that reason. The most informative come first: of every block the batch
+// declared first, then of every block the second, so that all sides have a
+// result before one has two.
+//
 // Before a task starts, an intent with its handle is in the store's journal
 // and its jobs are in its folder; what an earlier, killed engine left is
 // adopted first: finished steps become records, the rest is ended (DESIGN
@@ -28,6 +34,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/sotabuild/sotabuild/engine/cache"
 	"github.com/sotabuild/sotabuild/engine/compile"
 	"github.com/sotabuild/sotabuild/engine/event"
 	"github.com/sotabuild/sotabuild/engine/key"
@@ -58,6 +65,10 @@ type Config struct {
 	Tool  string // version, for records
 	Host  string // name of this host, for records
 	Now   func() time.Time
+	// Unchanged says, from a task's spec, why what the key names was another
+	// thing when the task ended. Then nothing is recorded, and the node stays
+	// as stale as it was (DESIGN 4). nil trusts that nothing changes.
+	Unchanged func(spec any) error
 	// Interrupt: the first value drains, the second kills, the third leaves.
 	Interrupt <-chan struct{}
 }
@@ -70,6 +81,9 @@ type Summary struct {
 	// graph order; they decide the exit code. A failure kept from an earlier
 	// run is one of them, so that a second apply cannot look like a success.
 	FailedNodes []string
+	// Left counts the nodes that the plan's budget left to the next run, with
+	// what needs them.
+	Left        int
 	Interrupted bool
 	Seconds     float64
 }
@@ -91,7 +105,7 @@ func Run(ctx context.Context, cfg Config) (Summary, error) {
 	sum := s.summary()
 	s.say(event.Event{Type: event.ApplyFinished, Seconds: sum.Seconds, Counts: map[string]int{
 		"ok": sum.OK, "cached": sum.Cached, "failed": sum.Failed, "kept_failures": sum.KeptFailures,
-		"blocked": sum.Blocked, "cancelled": sum.Cancelled,
+		"blocked": sum.Blocked, "cancelled": sum.Cancelled, "left": sum.Left,
 	}})
 	return sum, s.err
 }
@@ -101,8 +115,14 @@ func Adopt(ctx context.Context, cfg Config) error {
 	return work.Adopt(ctx, cfg.place(), cfg.Graph, func(e event.Event) { say(&cfg, e) })
 }
 
+// Leases is what unsettled tasks still need of a store: objects, and folders of
+// dir by name (work.Leases).
+func Leases(dir string, intents []cache.Intent) (objects map[key.Digest]bool, tasks map[string]bool) {
+	return work.Leases(dir, intents)
+}
+
 func (cfg *Config) place() work.Place {
-	return work.Place{Store: cfg.Store, Executor: cfg.Executor, Dir: cfg.Dir, Now: cfg.Now}
+	return work.Place{Store: cfg.Store, Executor: cfg.Executor, Dir: cfg.Dir, Now: cfg.Now, Unchanged: cfg.Unchanged}
 }
 
 // StepID names a node's step in its task's folder: the first 16 hex digits of

@@ -133,6 +133,8 @@ func (s *scheduler) summary() Summary {
 			sum.KeptFailures++
 		case st == blocked:
 			sum.Blocked++
+		case st == cancelled && s.nodes[i].why == leftOut:
+			sum.Left++
 		case st == cancelled:
 			sum.Cancelled++
 		}

@@ -41,6 +41,7 @@ type AskSpec struct {
 type Host struct {
 	Self    string // the sotabuild binary
 	Program string
+	Tree    string // what identifies the program, if not its file
 	Model   string // path or id, as the server's command line takes it
 	Port    int    // 0: chosen by the runner
 	Label   string
@@ -68,7 +69,7 @@ func hostOf(c *lang.Campaign, f Facts, fw lang.Framework) Host {
 	if model == "" {
 		model = c.Model.ID
 	}
-	return Host{Self: f.Self, Program: fw.Program, Model: model, Port: fw.Port, Label: fw.Label, Secrets: c.Run.Secrets, StartTimeout: fw.StartTimeout}
+	return Host{Self: f.Self, Program: fw.Program, Tree: fw.Tree, Model: model, Port: fw.Port, Label: fw.Label, Secrets: c.Run.Secrets, StartTimeout: fw.StartTimeout}
 }
 
 // Environment is what every process of a task gets beside the framework's own

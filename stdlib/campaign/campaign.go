@@ -311,7 +311,7 @@ func (d *Declared) declareRanking(c *lang.Campaign, frameworks []lang.Framework)
 		}
 		w := Winner{s.Name, "winners." + s.Name}
 		d.Decls = append(d.Decls, compile.Decl{
-			Addr: w.Addr, Kind: winnersKind, Block: "scenario." + s.Name,
+			Addr: w.Addr, Kind: winnersKind, Block: "winners",
 			Spec: WinnersSpec{Smoke: c.Smoke}, Inputs: inputs,
 		})
 		d.Winners = append(d.Winners, w)

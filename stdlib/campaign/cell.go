@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sotabuild/sotabuild/engine/cache"
+	"github.com/sotabuild/sotabuild/engine/cache/samples"
 	"github.com/sotabuild/sotabuild/engine/compile"
 	"github.com/sotabuild/sotabuild/engine/key"
 	"github.com/sotabuild/sotabuild/engine/sched"
@@ -69,6 +70,15 @@ type Life struct {
 	Workload  result.Workload
 	Hardware  result.Hardware
 	Warmup    int
+	MaxAge    time.Duration // of an accepted sample; 0: any age
+}
+
+// acceptSample judges the samples of a cell at plan time: quality.max_age. The
+// other gates of quality reject a sample when it is taken. Repeats are nodes of
+// their own and are no matter of one key.
+func acceptSample(spec any, found []*cache.Record, now time.Time) compile.Acceptance {
+	r, text := samples.Rule{MaxAge: spec.(BenchSpec).Life.MaxAge}.Judge(found, now)
+	return compile.Acceptance{Result: r, Text: text}
 }
 
 // NewBenchSpec is the cell of a candidate in a scenario; n is its concurrency.
@@ -101,7 +111,7 @@ func NewBenchSpec(c *lang.Campaign, f Facts, fw lang.Framework, cand search.Cand
 		GPUs: gpus, Smoke: c.Smoke,
 		Life: Life{
 			Host: hostOf(c, f, fw), Args: Words(Given(fw, cand.Flags)), Framework: fw.Definition,
-			Hardware: f.Hardware, Warmup: w.Warmup,
+			Hardware: f.Hardware, Warmup: w.Warmup, MaxAge: c.Judge.Quality.MaxAge,
 			Workload: result.Workload{Kind: w.Dataset, InputLen: s.InputLen, OutputLen: s.OutputLen, NumPrompts: s.NumPrompts,
 				Arrival: w.Arrival, Rate: w.Rate, Concurrency: n, Endpoint: path, Smoke: c.Smoke},
 		},

@@ -35,7 +35,7 @@ var (
 	}
 	BenchKind = &compile.Kind{
 		Name: "bench", Version: 1, Purity: compile.Measured, Outputs: []string{"row", "requests"}, KeepsFailures: true,
-		Task: benchTask, Collect: collectBench, Policy: policy,
+		Task: benchTask, Collect: collectBench, Policy: policy, Accept: acceptSample,
 	}
 	selectKind = &compile.Kind{
 		Name: "select", Version: 1, Purity: compile.Pure, Outputs: []string{"selection"}, KeepsFailures: true,

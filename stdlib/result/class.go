@@ -58,6 +58,7 @@ var Classes = []ClassRow{
 	{executors.ClassTimeout, Timeout, 1, false, false, "the cell passed its deadline"},
 	{executors.ClassNoOutput, Failed, 0, false, false, "a declared output is missing or empty"},
 	{executors.ClassStopFailed, Failed, 0, false, false, "the server could not be ended"},
+	{executors.ClassChanged, Failed, 0, false, false, "the program or the model changed while it was measured"},
 	{executors.ClassInterrupted, Failed, 0, false, false, "stopped before it was done"},
 	{executors.ClassLost, Failed, 0, false, false, "the executor lost sight of the task"},
 	{ConnFailed, Failed, 0, false, false, "connections were refused or reset"},

@@ -53,3 +53,23 @@ func File(path, tmp string, b []byte) error {
 	}
 	return Sync(filepath.Dir(path))
 }
+
+// New makes a private file that is not there yet; one that is stays as it is,
+// and that is no error. It appears whole or not at all.
+func New(path string, b []byte) error {
+	dir := filepath.Dir(path)
+	f, err := os.CreateTemp(dir, ".new-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		if err = os.Link(f.Name(), path); errors.Is(err, fs.ErrExist) {
+			err = nil
+		}
+	}
+	if err = errors.Join(err, os.Remove(f.Name())); err != nil {
+		return err
+	}
+	return Sync(dir)
+}

@@ -55,7 +55,7 @@ func (s Span) Empty() bool { return s.From == s.To }
 // for what stands between them and is none; what stands after the last one is
 // the tail: cut by a crash, or being written right now.
 func Scan(r io.ReaderAt, size int64, visit func(Frame), gap func(Span)) (tail Span, err error) {
-	s := scanner{r: r, size: size}
+	s := scanner{r: r, size: size, chunk: scanChunk, end: size}
 	for {
 		f, bad, err := s.scan()
 		if err != nil || f.Span.Empty() {
@@ -70,7 +70,12 @@ func Scan(r io.ReaderAt, size int64, visit func(Frame), gap func(Span)) (tail Sp
 
 // Read returns the frame at a span that a scan or Append gave.
 func Read(r io.ReaderAt, at Span) (Frame, error) {
-	s := scanner{r: r, size: at.To}
+	s := scanner{r: r, chunk: 1, end: at.To}
+	return s.read(at)
+}
+
+func (s *scanner) read(at Span) (Frame, error) {
+	s.size = at.To
 	f, err := s.frameAt(at.From)
 	if err == nil && f.Span.Empty() {
 		err = fmt.Errorf("reading journal at byte %d: its checksum does not fit", at.From)
@@ -79,6 +84,31 @@ func Read(r io.ReaderAt, at Span) (Frame, error) {
 		return Frame{}, err
 	}
 	return f, nil
+}
+
+// Reader reads frames at spans. It is fastest for spans one after the other,
+// which it reads ahead. It is not safe for concurrent use.
+type Reader struct {
+	s    scanner
+	last int64 // where the last frame ended
+}
+
+// NewReader reads frames of r.
+func NewReader(r io.ReaderAt) *Reader { return &Reader{s: scanner{r: r, chunk: 1}} }
+
+// ahead is how far a frame may lie behind the last one to be read with what
+// comes after it.
+const ahead = 64 << 10
+
+// Read returns the frame at a span, valid until the next call. Nothing at or
+// after end is read: a writer may be at it.
+func (r *Reader) Read(at Span, end int64) (Frame, error) {
+	r.s.chunk, r.s.end = 1, end
+	if at.From >= r.last && at.From-r.last < ahead {
+		r.s.chunk = ahead
+	}
+	r.last = at.To
+	return r.s.read(at)
 }
 
 // Writer appends frames to a file. The zero Writer is not usable. It is not
@@ -102,6 +132,19 @@ func NewWriter(f *os.File, end int64) (*Writer, error) {
 // After an error the journal is as before; where that is not certain every
 // later Append is an error too.
 func (w *Writer) Append(kind uint16, payload []byte) (Span, error) {
+	at, err := w.Add(kind, payload)
+	if err == nil {
+		err = w.Sync()
+	}
+	if err != nil {
+		return Span{}, err
+	}
+	return at, nil
+}
+
+// Add is Append without waiting for the disk: the frame is there for good after
+// the next Sync.
+func (w *Writer) Add(kind uint16, payload []byte) (Span, error) {
 	if w.failed != nil {
 		return Span{}, w.failed
 	}
@@ -116,25 +159,38 @@ func (w *Writer) Append(kind uint16, payload []byte) (Span, error) {
 		}
 		return Span{}, errors.Join(fmt.Errorf("writing the journal: %w", err), w.failed)
 	}
-	if err := w.f.Sync(); err != nil {
-		// What is on the disk is unknown now, and a second sync may wrongly
-		// report success.
-		w.failed = fmt.Errorf("syncing the journal; open the store again: %w", err)
-		return Span{}, w.failed
-	}
 	at := Span{w.end, w.end + int64(len(b))}
 	w.end = at.To
 	return at, nil
 }
 
+// Sync waits until what was added is on the disk.
+func (w *Writer) Sync() error {
+	if w.failed != nil {
+		return w.failed
+	}
+	if err := w.f.Sync(); err != nil {
+		// What is on the disk is unknown now, and a second sync may wrongly
+		// report success.
+		w.failed = fmt.Errorf("syncing the journal; open the store again: %w", err)
+	}
+	return w.failed
+}
+
 func encode(kind uint16, payload []byte) []byte {
-	b := make([]byte, 0, headSize+len(payload)+sumSize)
+	return AppendFrame(make([]byte, 0, headSize+len(payload)+sumSize), kind, payload)
+}
+
+// AppendFrame adds a frame to bytes that hold whole frames, for a journal that
+// is written anew.
+func AppendFrame(b []byte, kind uint16, payload []byte) []byte {
+	start := len(b)
 	b = append(b, frameMark...)
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(payload)))
 	b = binary.LittleEndian.AppendUint16(b, Version)
 	b = binary.LittleEndian.AppendUint16(b, kind)
 	b = append(b, payload...)
-	return binary.LittleEndian.AppendUint64(b, xxhash.Sum64(b))
+	return binary.LittleEndian.AppendUint64(b, xxhash.Sum64(b[start:]))
 }
 
 // scanner finds the whole frames of the first size bytes of a journal.
@@ -142,6 +198,8 @@ type scanner struct {
 	r    io.ReaderAt
 	size int64
 	next int64 // where the next frame should begin
+	// chunk is how much is read at once, if it lies before end.
+	chunk, end int64
 
 	buf   []byte // the bytes from start on
 	start int64
@@ -220,7 +278,7 @@ func (s *scanner) bytes(off, n int64) ([]byte, error) {
 		return nil, nil
 	}
 	if off < s.start || off+n > s.start+int64(len(s.buf)) {
-		want := min(max(n, scanChunk), s.size-off)
+		want := max(n, min(s.chunk, s.end-off))
 		if int64(cap(s.buf)) < want {
 			s.buf = make([]byte, want)
 		}

@@ -20,6 +20,8 @@ import (
 	"path/filepath"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/sotabuild/sotabuild/engine/cache/durable"
 	"github.com/sotabuild/sotabuild/engine/key"
 )
@@ -31,6 +33,7 @@ var ErrMissing = errors.New("the object is not in the store")
 // Store is the folder. Make it with New.
 type Store struct {
 	dir    string
+	cas    string // the folder of objects, with the separator at its end
 	writer bool
 	defect func(format string, args ...any)
 
@@ -45,12 +48,14 @@ type Store struct {
 // defect is told what is found broken, at most once an object; it must not call
 // back.
 func New(dir string, writer bool, defect func(format string, args ...any)) *Store {
-	return &Store{dir: dir, writer: writer, defect: defect, sound: map[key.Digest]bool{}, broken: map[key.Digest]bool{}}
+	return &Store{dir: dir, cas: filepath.Join(dir, "cas") + string(filepath.Separator), writer: writer, defect: defect, sound: map[key.Digest]bool{}, broken: map[key.Digest]bool{}}
 }
 
 func (o *Store) file(d key.Digest) string {
-	h := hex.EncodeToString(d[:])
-	return filepath.Join(o.dir, "cas", h[:2], h[2:])
+	// By hand: a plan asks for every output of every node.
+	b := make([]byte, 0, len(o.cas)+2*len(d)+1)
+	b = append(hex.AppendEncode(append(b, o.cas...), d[:1]), filepath.Separator)
+	return string(hex.AppendEncode(b, d[1:]))
 }
 
 // Has reports whether an object of this size is there. It reads no bytes.
@@ -61,22 +66,26 @@ func (o *Store) Has(d key.Digest, size int64) bool {
 	if broken {
 		return false
 	}
-	fi, err := os.Lstat(o.file(d))
+	var st unix.Stat_t
+	err := unix.Lstat(o.file(d), &st)
+	for err == unix.EINTR {
+		err = unix.Lstat(o.file(d), &st)
+	}
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	case err == unix.ENOENT || err == unix.ENOTDIR:
 		o.defect("object %s is missing", d)
 		return false
 	case err != nil:
 		o.defect("object %s cannot be read: %v", d, err)
 		return false
-	case fi.Size() != size:
+	case st.Size != size:
 		// Which of the two is wrong, the file or who asks? Its bytes say.
 		o.mu.Lock()
 		delete(o.sound, d)
 		o.mu.Unlock()
 		switch err := o.Verify(d); {
 		case err == nil:
-			o.defect("object %s has %d bytes and is looked for with %d", d, fi.Size(), size)
+			o.defect("object %s has %d bytes and is looked for with %d", d, st.Size, size)
 		case !errors.Is(err, ErrMissing):
 			o.defect("object %s cannot be read: %v", d, err)
 		}
@@ -248,5 +257,49 @@ func (o *Store) place(tmp string, d key.Digest) error {
 	}
 	o.sound[d] = true
 	delete(o.broken, d)
+	return nil
+}
+
+// Remove deletes an object.
+func (o *Store) Remove(d key.Digest) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.sound, d)
+	return os.Remove(o.file(d))
+}
+
+// Walk visits the objects by name. A file that has no object's name is told as
+// a defect, and one that vanishes meanwhile is passed over.
+func (o *Store) Walk(visit func(d key.Digest, fi fs.FileInfo) error) error {
+	root := filepath.Join(o.dir, "cas")
+	shards, err := os.ReadDir(root)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("listing objects: %w", err)
+	}
+	for _, shard := range shards {
+		files, err := os.ReadDir(filepath.Join(root, shard.Name()))
+		if err != nil {
+			return fmt.Errorf("listing objects: %w", err)
+		}
+		for _, f := range files {
+			var d key.Digest
+			b, err := hex.DecodeString(shard.Name() + f.Name())
+			if err != nil || len(shard.Name()) != 2 || len(b) != len(d) {
+				o.defect("cas/%s/%s has no object's name", shard.Name(), f.Name())
+				continue
+			}
+			copy(d[:], b)
+			fi, err := f.Info()
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			if err != nil {
+				return fmt.Errorf("listing object %s: %w", d, err)
+			}
+			if err := visit(d, fi); err != nil {
+				return err
+			}
+		}
+	}
 	return nil
 }

@@ -27,9 +27,8 @@ type Prepared struct {
 	Unasked []string
 }
 
-// Campaign reads the host's facts, looks up the known help texts, checks the
-// base flags against them and compiles. With an error among the diagnostics
-// the result is nil.
+// Campaign reads the host's facts (Probe) and prepares the campaign with them
+// (From). With an error among the diagnostics the result is nil.
 func Campaign(ctx context.Context, c *lang.Campaign, files *key.Files, r cache.Reader, self string) (*Prepared, lang.Diagnostics) {
 	p, diags := prepare(ctx, c, files, r, self)
 	return p, lang.Quote(c.Files, diags)
@@ -40,10 +39,18 @@ func prepare(ctx context.Context, c *lang.Campaign, files *key.Files, r cache.Re
 	if diags.HasErrors() {
 		return nil, diags
 	}
+	p, more := From(c, f, r)
+	return p, append(diags, more...)
+}
+
+// From looks up the known help texts, checks the base flags against them and
+// compiles. With an error among the diagnostics the result is nil.
+func From(c *lang.Campaign, f campaign.Facts, r cache.Reader) (*Prepared, lang.Diagnostics) {
 	p := &Prepared{Campaign: c}
 	f.Helps, p.Unasked = knownHelps(c, f, r)
 	p.Facts = f
-	if diags = append(diags, campaign.CheckBase(c, f)...); diags.HasErrors() {
+	diags := campaign.CheckBase(c, f)
+	if diags.HasErrors() {
 		return nil, diags
 	}
 	p.Declared = campaign.Declare(c, f)

@@ -29,7 +29,7 @@ func View(p *prepare.Prepared, r cache.Reader, tool string, now time.Time) (repo
 	j := joiner{p: p, r: r, now: now}
 	// The verdicts know which record is a node's; nothing is restricted, so
 	// there is no address that could be wrong.
-	j.plan, _ = plan.Make(p.Graph, r, plan.Options{})
+	j.plan, _ = plan.Make(p.Graph, r, plan.Options{Now: now})
 	c := p.Campaign
 	v := report.View{
 		Campaign: c.Name, Tool: tool, Smoke: c.Smoke, SLA: campaign.SLA(c),

@@ -1,0 +1,135 @@
+package conformance
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// TestSavedPlan saves a plan, applies it once, and has it refused with its own
+// exit code whenever anything moved, naming what.
+func TestSavedPlan(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, pair("none"))
+	file := filepath.Join(s.dir, "p.plan")
+	refused := func(args []string, want ...string) {
+		t.Helper()
+		r := s.must(3, append(args, file)...)
+		for _, w := range want {
+			if !strings.Contains(r.err, w) {
+				t.Errorf("%v: the refusal does not say %q:\n%s", args, w, r.err)
+			}
+		}
+	}
+	s.must(0, "plan", "--out", file)
+	s.edit("campaign.hcl", "input_len   = 16", "input_len   = 17")
+	refused([]string{"apply"}, "file campaign.hcl: its bytes changed", "input_len 16 → 17")
+	s.edit("campaign.hcl", "input_len   = 17", "input_len   = 16")
+	refused([]string{"apply", "--store", t.TempDir()}, "store: it is another one")
+	s.must(7, "apply", "--target", "winners", file)
+
+	s.must(0, "apply", file)
+	refused([]string{"apply"}, "applied before")
+	s.must(0, "plan", "--detailed-exitcode", "--out", file)
+	s.must(0, "apply", file)
+	refused([]string{"apply"}, "applied before")
+
+	s.must(0, "plan", "--out", file, "--replace", "winners")
+	s.must(0, "apply")
+	s.must(0, "apply", file) // nothing ran in between, so nothing moved
+	s.write("p.plan", strings.Replace(s.read("p.plan"), "winners", "losers", 1))
+	s.must(7, "apply", file)
+}
+
+// TestPlanForms prints one plan in every form.
+func TestPlanForms(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, pair("none"))
+	md := s.must(0, "plan", "--format", "markdown").out
+	if !strings.HasPrefix(md, "### Plan for `") || !strings.Contains(md, "new") || utf8.RuneCountInString(md) > 65_536 {
+		t.Errorf("markdown:\n%s", md)
+	}
+	s.must(2, "plan", "--detailed-exitcode")
+	for _, args := range [][]string{{"graph"}, {"graph", "--actions"}, {"graph", "--format", "mermaid"}, {"graph", "--target", "framework.good"}} {
+		if out := s.must(0, args...).out; !strings.Contains(out, "good") {
+			t.Errorf("%v draws no framework:\n%s", args, out)
+		}
+	}
+	if out := s.must(0, "graph", "--target", "framework.good").out; strings.Contains(out, "slow") {
+		t.Errorf("graph --target draws what is not needed:\n%s", out)
+	}
+	s.must(7, "graph", "--target", "framework.none")
+	s.must(7, "explain", "1", "2")
+}
+
+// TestRefresh changes a program behind the plan's back: --refresh=false does not
+// look, the default does.
+func TestRefresh(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, pair("none"))
+	program, err := os.ReadFile(filepath.Join(bin, "badserve"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(s.dir, "badserve"), program, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	s.write("campaign.hcl", strings.ReplaceAll(s.read("campaign.hcl"), filepath.Join(bin, "badserve"), "badserve"))
+	if r := s.must(0, "plan", "--refresh=false"); !strings.Contains(r.err, "reads them now") {
+		t.Errorf("the first plan does not say that it read the facts: %s", r.err)
+	}
+	key := func(args ...string) string {
+		t.Helper()
+		var p struct {
+			Nodes []struct{ Node, Key string }
+		}
+		if err := json.Unmarshal([]byte(s.must(0, append([]string{"plan", "--json"}, args...)...).out), &p); err != nil {
+			t.Fatal(err)
+		}
+		return p.Nodes[0].Key
+	}
+	before := key()
+	if err := os.WriteFile(filepath.Join(s.dir, "badserve"), append(program, 0), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if key("--refresh=false") != before {
+		t.Error("--refresh=false read the program")
+	}
+	if key() == before {
+		t.Error("a changed program changed no key")
+	}
+	s.must(7, "plan", "--refresh=false", "--out", filepath.Join(s.dir, "p"))
+}
+
+// TestBudgetAndTimeline leaves what does not fit to the next apply, with exit
+// code 6, and reads the apply as time.
+func TestBudgetAndTimeline(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, pair("none"))
+	trace := filepath.Join(s.dir, "trace.json")
+	s.must(1, "show", "--timeline")
+	s.must(0, "apply", "--trace", trace)
+	var chrome struct {
+		TraceEvents []struct{ Name, Ph string } `json:"traceEvents"`
+	}
+	if err := json.Unmarshal([]byte(s.read("trace.json")), &chrome); err != nil || len(chrome.TraceEvents) < 10 {
+		t.Errorf("trace: %v, %d events", err, len(chrome.TraceEvents))
+	}
+	if out := s.must(0, "show", "--timeline").out; !strings.Contains(out, "Critical path:\n") || !strings.Contains(out, "winners.") {
+		t.Errorf("show --timeline:\n%s", out)
+	}
+	s.edit("campaign.hcl", "input_len   = 16", "input_len   = 17")
+	if r := s.must(6, "apply", "--deadline", "1ms"); !strings.Contains(r.err, "did not fit into the budget") {
+		t.Errorf("a deadline that has passed: %s", r.err)
+	}
+	if out := s.must(0, "plan").out; strings.Contains(out, "nothing to run") {
+		t.Errorf("what is left is no plan:\n%s", out)
+	}
+	s.must(0, "apply")
+	s.must(0, "apply", "--deadline", "1h", "--max-gpu-hours", "1")
+	s.must(7, "apply", "--deadline", "soon")
+	s.must(7, "apply", "--max-gpu-hours", "-1")
+}

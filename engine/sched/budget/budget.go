@@ -1,0 +1,87 @@
+// Package budget counts what a run uses of its bounds, and says of a task
+// whether it still fits. It knows seconds and GPUs, no nodes; time is given to
+// it. A Spending has one owner.
+package budget
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/sotabuild/sotabuild/engine/cache"
+	"github.com/sotabuild/sotabuild/engine/plan"
+)
+
+// Spending is what a run has used.
+type Spending struct {
+	Budget plan.Budget
+	// Past are the records of a kind, for nodes that have no past themselves.
+	Past func(kind string) []*cache.Record
+
+	used     float64 // GPU-seconds of what ended
+	reserved float64 // of what runs, by its estimate
+	longest  map[string]float64
+}
+
+// Cost is what a task is expected to take.
+type Cost struct {
+	Seconds float64
+	Known   bool // false: nothing like it was run before
+	GPUs    int
+}
+
+func (c Cost) gpuSeconds() float64 { return c.Seconds * float64(c.GPUs) }
+
+// Cost adds up what the nodes of a task took the last time. A node without a
+// past, which is zero, counts as the longest of its kind.
+func (s *Spending) Cost(kind string, seconds []float64, gpus int) Cost {
+	c := Cost{Known: true, GPUs: gpus}
+	for _, one := range seconds {
+		if one == 0 {
+			one = s.longestOf(kind)
+		}
+		c.Known = c.Known && one > 0
+		c.Seconds += one
+	}
+	return c
+}
+
+func (s *Spending) longestOf(kind string) float64 {
+	if v, ok := s.longest[kind]; ok {
+		return v
+	}
+	longest := 0.0
+	for _, r := range s.Past(kind) {
+		longest = max(longest, r.Time.Seconds)
+	}
+	if s.longest == nil {
+		s.longest = map[string]float64{}
+	}
+	s.longest[kind] = longest
+	return longest
+}
+
+// Refuses says why a task does not fit; "" if it may start. One of which
+// nothing is known may start as long as anything is left at all.
+func (s *Spending) Refuses(c Cost, now time.Time) string {
+	about := fmt.Sprintf("would take about %s", time.Duration(c.Seconds*float64(time.Second)).Round(time.Second))
+	if !c.Known {
+		about = "is not known"
+	}
+	if left := s.Budget.Deadline.Sub(now); !s.Budget.Deadline.IsZero() && (left <= 0 || c.Seconds > left.Seconds()) {
+		return fmt.Sprintf("over the deadline: %s are left, and it %s", max(0, left).Round(time.Second), about)
+	}
+	rest := s.Budget.GPUSeconds - s.used - s.reserved
+	if s.Budget.GPUSeconds > 0 && c.GPUs > 0 && (rest <= 0 || c.gpuSeconds() > rest) {
+		return fmt.Sprintf("over the budget: %.3f GPU-hours are left, and it %s on %d GPUs", max(0, rest)/3600, about, c.GPUs)
+	}
+	return ""
+}
+
+// Begin reserves what a task is expected to take.
+func (s *Spending) Begin(c Cost) { s.reserved += c.gpuSeconds() }
+
+// End counts what it really took in the place of that.
+func (s *Spending) End(c Cost, took time.Duration) {
+	s.reserved -= c.gpuSeconds()
+	s.used += took.Seconds() * float64(c.GPUs)
+}

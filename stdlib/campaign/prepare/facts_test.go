@@ -1,0 +1,61 @@
+package prepare
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sotabuild/sotabuild/engine/cache"
+	"github.com/sotabuild/sotabuild/engine/key"
+	"github.com/sotabuild/sotabuild/stdlib/campaign"
+	"github.com/sotabuild/sotabuild/stdlib/result"
+)
+
+func TestRememberAndRecall(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store", "facts")
+	of := key.Sum([]byte("campaign"))
+	want := campaign.Facts{
+		Software: map[string]campaign.Software{"a": {Digest: key.Sum([]byte("a"))}, "b": {Image: "b:1"}},
+		Weights:  key.Sum([]byte("w")), Tokenizer: key.Sum([]byte("t")), Hardware: result.Hardware{CPU: "EPYC", Cores: 2},
+		Self: "/bin/sotabuild",
+	}
+	want.Env.Binding = []key.Fact{{Name: "env.cores", Type: key.Int, Value: "2"}, {Name: "env.cpu", Type: key.Text, Value: "EPYC"}}
+	want.Env.Recorded = []cache.Observed{{Name: "env.kernel", Value: "6.1"}}
+	if _, ok, err := Recall(path, of, want.Self); ok || err != nil {
+		t.Errorf("facts recalled before any were remembered: %v", err)
+	}
+	if err := Remember(path, of, want); err != nil {
+		t.Fatal(err)
+	}
+	got, ok, err := Recall(path, of, want.Self)
+	if err != nil || !ok {
+		t.Fatalf("recalling: %v, %v", ok, err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if _, ok, _ := Recall(path, key.Sum([]byte("other")), want.Self); ok {
+		t.Error("the facts of another campaign were recalled")
+	}
+	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok, err := Recall(path, of, want.Self); ok || err != nil {
+		t.Errorf("a damaged file: %v, %v; want no facts and no error", ok, err)
+	}
+}
+
+// A new fact cannot be forgotten: a plan with --refresh=false would miss it.
+func TestEveryFactIsRemembered(t *testing.T) {
+	known := []string{"Software", "Weights", "Tokenizer", "Env", "Hardware"}
+	notFacts := []string{"Helps", "Self"} // the store's, and where this program lies
+	for f := range reflect.TypeFor[campaign.Facts]().Fields() {
+		if !slices.Contains(known, f.Name) && !slices.Contains(notFacts, f.Name) {
+			t.Errorf("field %s is neither remembered nor named here as no fact", f.Name)
+		}
+	}
+}
