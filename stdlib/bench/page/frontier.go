@@ -100,7 +100,11 @@ func Overview(names []string, rows []result.Row) []byte {
 		all, ok := r.Metric("output_throughput")
 		user, has := r.Metric("user_speed:p50")
 		if !ok || !has {
-			table = append(table, entry{Name: names[i], Note: fmt.Sprintf("%s %s", r.Class, r.Reason)})
+			note := fmt.Sprintf("%s %s", r.Class, r.Reason)
+			if r.Status == result.OK {
+				note = "no speed of a user: no request has two tokens at two times"
+			}
+			table = append(table, entry{Name: names[i], Note: note})
 			continue
 		}
 		p := Point{names[i], all / float64(max(1, r.Subject.Hardware.GPUCount)), user}
