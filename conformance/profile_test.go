@@ -38,6 +38,31 @@ func TestProfile(t *testing.T) {
 	}
 }
 
+// TestProfileFailure: a server that is not armed has no route to start the
+// profiler; that is said, with exit code 5, and is tried again the next time.
+func TestProfileFailure(t *testing.T) {
+	s := example(t, "quickstart")
+	s.edit("campaign.hcl", "framework \"naive\" {\n  use     = \"tinyserve\"", "framework \"naive\" {\n  use     = \"other\"")
+	b, err := os.ReadFile("../stdlib/frameworks/tinyserve.hcl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Replace(string(b), `definition "tinyserve"`, `definition "other"`, 1)
+	armed := "    flags = {\n      profiler_dir = \"{dir}\"\n    }\n"
+	if !strings.Contains(text, armed) {
+		t.Fatal("the definition is armed in another way")
+	}
+	s.write("other.framework.hcl", strings.Replace(text, armed, "", 1))
+	for range 2 {
+		r := s.must(5, "profile", "naive", "--scenario", "chat")
+		for _, stage := range []string{"prefill", "decode"} {
+			if want := `profile.naive["baseline"].chat.` + stage + " failed: http_status: starting the profiler: POST /start_profile: HTTP 404"; !strings.Contains(r.err, want) {
+				t.Errorf("no %q in\n%s", want, r.err)
+			}
+		}
+	}
+}
+
 func checkProfile(t *testing.T, dir, stage string, lens [2]int) {
 	t.Helper()
 	var sum profile.Summary

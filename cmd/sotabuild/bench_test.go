@@ -108,3 +108,56 @@ func TestBenchImportRanks(t *testing.T) {
 		t.Errorf("code %d: %s", c, errOut)
 	}
 }
+
+// TestBenchAnswersAgree: the simulated server always says the same; another
+// length is another prompt set.
+func TestBenchAnswersAgree(t *testing.T) {
+	url, file := sim(t, simserve.Config{}), filepath.Join(t.TempDir(), "a.json")
+	args := []string{"answers", url, "--num-prompts", "4", "--input-len", "8", "--output-len", "4"}
+	if c, out, errOut := call(t, append(args, "--out", file)...); c != codeOK || !strings.Contains(out, "4 answers of sim") {
+		t.Fatalf("code %d: %s%s", c, out, errOut)
+	}
+	if c, out, errOut := call(t, append(args, "--baseline", file, "--min-agreement", "1")...); c != codeOK || !strings.Contains(out, "4 of 4 answers are equal") {
+		t.Errorf("code %d: %s%s", c, out, errOut)
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, bytes.Replace(b, []byte(" t t"), []byte(" t x"), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if c, out, _ := call(t, append(args, "--baseline", file, "--min-agreement", "1")...); c != codeGate || !strings.Contains(out, "3 of 4 answers are equal") {
+		t.Errorf("code %d: %s", c, out)
+	}
+	if c, _, errOut := call(t, append(args, "--baseline", file, "--seed", "9")...); c != codeUsage || !strings.Contains(errOut, "other prompts") {
+		t.Errorf("code %d: %s", c, errOut)
+	}
+}
+
+func TestBenchFrontierIsAPage(t *testing.T) {
+	dir := t.TempDir()
+	if c, out, errOut := call(t, sim(t, simserve.Config{Prefill: time.Millisecond, Step: time.Millisecond}), "--num-prompts", "3", "--output-len", "4", "--result-dir", dir); c != codeOK && !strings.Contains(out, "client_limited") {
+		t.Fatalf("code %d: %s%s", c, out, errOut)
+	}
+	if c, out, errOut := call(t, "frontier", dir); c != codeOK || !strings.Contains(out, "<svg") && !strings.Contains(out, "client_limited") {
+		t.Errorf("code %d: %s%s", c, out, errOut)
+	}
+}
+
+// TestBenchRateFindsTheKnee: one request at a time of 40 ms is 25 a second; at 5
+// the queue is short, at a limit of 1 ms no rate is slow enough.
+func TestBenchRateFindsTheKnee(t *testing.T) {
+	url := sim(t, simserve.Config{Prefill: 40 * time.Millisecond, Slots: 1})
+	args := []string{"rate", url, "--num-prompts", "8", "--output-len", "1", "--request-rate", "40", "--burstiness", "inf", "--rounds", "2"}
+	c, out, errOut := call(t, append(args, "--limit", "ttft/send:p50=0.001")...)
+	if c != codeGate && !strings.Contains(errOut, "client_limited") {
+		t.Errorf("code %d: %s%s", c, out, errOut)
+	}
+	if c, _, errOut := call(t, append(args, "--limit", "ttft/send:p99=1")...); c != codeNodeFailed || !strings.Contains(errOut, "it needs 100") && !strings.Contains(errOut, "client_limited") {
+		t.Errorf("code %d: %s", c, errOut)
+	}
+	if c, _, errOut := call(t, "rate", url); c != codeUsage || !strings.Contains(errOut, "rate of the first round") {
+		t.Errorf("code %d: %s", c, errOut)
+	}
+}

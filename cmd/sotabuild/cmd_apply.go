@@ -238,7 +238,8 @@ func (r *run) finish(s *session) error {
 		fmt.Fprintf(a.out, "Report: %s\n", filepath.Join(relative(dir), "final_report.md"))
 	}
 	for _, n := range r.total.FailedNodes {
-		r.explainFailure(s, n)
+		r.explainFailure(n)
+		fmt.Fprintf(a.err, "hint: `sotabuild explain '%s'` shows what it was and what is recorded of it\n", n)
 	}
 	switch {
 	case r.total.Interrupted:
@@ -282,8 +283,8 @@ func (r *run) withoutResult(s *session, v report.View) []string {
 	return out
 }
 
-// explainFailure says node, cause, last log lines, next command.
-func (r *run) explainFailure(s *session, addr string) {
+// explainFailure says node, cause, last log lines.
+func (r *run) explainFailure(addr string) {
 	w := r.app.err
 	end := r.ends[addr]
 	cause := end.Class + ": " + end.Reason
@@ -298,7 +299,6 @@ func (r *run) explainFailure(s *session, addr string) {
 			fmt.Fprintf(w, "    %s\n", l)
 		}
 	}
-	fmt.Fprintf(w, "hint: `sotabuild explain '%s'` shows what it was and what is recorded of it\n", addr)
 }
 
 // tellingLog picks the log that says most in a task's folder of logs: the

@@ -217,7 +217,8 @@ func benchCommand(a *app) *cobra.Command {
 		},
 	}
 	b.add(cmd)
-	cmd.AddCommand(benchCompareCommand(a), benchCalibrateCommand(a), benchImportCommand(a))
+	cmd.AddCommand(benchCompareCommand(a), benchCalibrateCommand(a), benchImportCommand(a),
+		benchAnswersCommand(a), benchFrontierCommand(a), benchRateCommand(a))
 	return cmd
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sotabuild/sotabuild/stdlib/bench"
 	"github.com/sotabuild/sotabuild/stdlib/bench/calibrate"
+	"github.com/sotabuild/sotabuild/stdlib/bench/page"
 	"github.com/sotabuild/sotabuild/stdlib/bench/solo"
 	"github.com/sotabuild/sotabuild/stdlib/imports"
 	"github.com/sotabuild/sotabuild/stdlib/result"
@@ -233,4 +234,73 @@ func benchExportCommand(a *app, form *string) *cobra.Command {
 	}
 	cmd.Flags().StringVar(form, "form", "vllm", "vllm or seed")
 	return cmd
+}
+
+// benchAnswersCommand is the accuracy gate's measurement.
+func benchAnswersCommand(a *app) *cobra.Command {
+	var b benchFlags
+	var out, baseline string
+	var least float64
+	cmd := &cobra.Command{
+		Use: "answers URL", Short: "Collect greedy answers to fixed prompts and compare them with a baseline's", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o, err := b.options(args[0])
+			if err != nil {
+				return fail(codeUsage, err)
+			}
+			got, err := solo.Ask(cmd.Context(), bench.ThisHost(), o)
+			if err != nil {
+				return fail(codeError, err)
+			}
+			if out != "" {
+				if err := got.Save(out); err != nil {
+					return fail(codeError, err)
+				}
+			}
+			if baseline == "" {
+				fmt.Fprintf(a.out, "%d answers of %s to %s\n", len(got.Texts), got.Model, got.Dataset)
+				return nil
+			}
+			want, err := solo.ReadAnswers(baseline)
+			if err != nil {
+				return fail(codeUsage, err)
+			}
+			s, err := got.Agree(want)
+			if err != nil {
+				return fail(codeUsage, err)
+			}
+			if a.json {
+				if err := a.printJSON(s); err != nil {
+					return err
+				}
+			} else {
+				fmt.Fprintf(a.out, "%d of %d answers are equal (95 %% interval of the share %.3f to %.3f), %.1f %% of the text before the first difference\n",
+					s.Equal, s.Prompts, s.Low, s.High, s.Tokens*100)
+			}
+			if s.Tokens < least {
+				return done(codeGate)
+			}
+			return nil
+		},
+	}
+	b.add(cmd)
+	cmd.Flags().StringVar(&out, "out", "", "file for the answers")
+	cmd.Flags().StringVar(&baseline, "baseline", "", "file of a baseline's answers to the same prompts")
+	cmd.Flags().Float64Var(&least, "min-agreement", 0, "exit 6 when less than this share of the text agrees")
+	return cmd
+}
+
+// benchFrontierCommand makes one page of many runs.
+func benchFrontierCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "frontier ROW...", Short: "One HTML page of many runs: tokens/s a GPU against tokens/s a user", Args: cobra.MinimumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			rows, err := readRows(args)
+			if err != nil {
+				return fail(codeUsage, err)
+			}
+			_, err = a.out.Write(page.Overview(args, rows))
+			return err
+		},
+	}
 }

@@ -99,7 +99,7 @@ func (a *app) profile(ctx context.Context, store *cache.Local, c *lang.Campaign,
 	}
 	a.remember(s)
 	for _, n := range sum.FailedNodes {
-		r.explainFailure(s, n)
+		r.explainFailure(n)
 	}
 	switch {
 	case sum.Interrupted:

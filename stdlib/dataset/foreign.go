@@ -219,30 +219,33 @@ var fillers = []string{" a", "a", ".", " the", "!"}
 
 // RandomText makes a text of random words that the server counts as exactly n
 // tokens. It asks count some times; a text that cannot be brought to n is an
-// error that names the nearest counts.
+// error that names the nearest count. Counting may put a text into the server's
+// prefix cache, so what is counted begins with another letter than what is
+// returned: a letter is as long as any other, and nothing after it is cached.
 func RandomText(v Ids, name string, n int, count Count) (string, error) {
 	src := v.source("text " + name)
 	var picked []string
 	for len(picked) < n+64 {
 		picked = append(picked, words[below(src, uint64(len(words)))])
 	}
+	letter := string(rune('a' + below(src, 23))) // never x
 	ask := func(text string) (int, error) {
-		got, err := count(text)
+		got, err := count("x" + text)
 		if err != nil {
 			return 0, fmt.Errorf("counting the tokens of a prompt: %w", err)
 		}
 		return got, nil
 	}
 	// The most words that are not too many: low fits, high does not.
-	low, high, text, have := 0, len(picked)+1, "", 0
+	low, high, text, have := -1, len(picked)+1, "", 0
 	for use := n; high-low > 1; use = min(max(use, low+1), high-1) {
-		t := strings.Join(picked[:use], " ")
+		t := strings.Join(append([]string{""}, picked[:use]...), " ")
 		got, err := ask(t)
 		switch {
 		case err != nil:
 			return "", err
 		case got == n:
-			return t, nil
+			return letter + t, nil
 		case got < n:
 			low, text, have = use, t, got
 		default:
@@ -258,7 +261,7 @@ func RandomText(v Ids, name string, n int, count Count) (string, error) {
 			case err != nil:
 				return "", err
 			case got == n:
-				return text + f, nil
+				return letter + text + f, nil
 			case got < n && got > have:
 				text, have, longer = text+f, got, true
 			}

@@ -156,7 +156,14 @@ func TestRandomTextHitsTheCount(t *testing.T) {
 		return n, nil
 	}
 	for _, n := range []int{2, 16, 100, 1000} {
-		text, err := RandomText(ids, fmt.Sprint(n), n, server)
+		counted := map[string]bool{}
+		text, err := RandomText(ids, fmt.Sprint(n), n, func(text string) (int, error) {
+			counted[text[:1]] = true
+			return server(text)
+		})
+		if text != "" && (len(counted) != 1 || counted[text[:1]]) {
+			t.Errorf("%q begins as what was counted: a server would have it in its cache", text[:1])
+		}
 		if got, _ := server(text); err != nil || got != n {
 			t.Errorf("%d tokens wanted, %d made, error %v", n, got, err)
 		}

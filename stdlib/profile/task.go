@@ -134,8 +134,7 @@ func collect(_ compile.Job, step compile.StepResult) compile.Result {
 	return out
 }
 
-// failed is a failed outcome as the class table has it.
+// failed is a failed outcome that is not kept.
 func failed(class result.Class, reason string) cache.Outcome {
-	row, _ := result.Lookup(class)
-	return cache.Outcome{State: cache.Failed, Class: string(class), Reason: reason, Keep: row.Keep}
+	return cache.Outcome{State: cache.Failed, Class: string(class), Reason: reason}
 }

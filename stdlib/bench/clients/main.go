@@ -52,7 +52,7 @@ func main() {
 	ours := flag.Bool("ours", false, "be our client")
 	raw := flag.Bool("epoll", false, "be the epoll reader")
 	seconds := flag.Float64("seconds", 2, "of each load")
-	only := flag.String("only", "", "one client")
+	only := flag.String("only", "", "some clients, by comma")
 	flag.Parse()
 	var err error
 	switch {
@@ -80,7 +80,7 @@ func compare(w io.Writer, seconds float64, only string) error {
 	fmt.Fprintf(w, "%-16s %8s %10s %10s %12s %10s %10s\n", "client", "streams", "events/s", "µs/event", "events/core", "p50 ms", "p99 ms")
 	for _, l := range loads {
 		for _, c := range clients(self) {
-			if only != "" && c[0] != only {
+			if only != "" && !slices.Contains(strings.Split(only, ","), c[0]) {
 				continue
 			}
 			v, err := one(self, c[1:], l, seconds)

@@ -1,10 +1,14 @@
 package page
 
 import (
+	"bytes"
 	"cmp"
+	"fmt"
 	"html/template"
 	"math"
 	"slices"
+
+	"github.com/sotabuild/sotabuild/stdlib/result"
 )
 
 // Point is one cell: how much a GPU makes against how fast a user is served.
@@ -71,4 +75,47 @@ func FrontierSVG(points []Point) template.HTML {
 	c.add(`"/><text x="%.1f" y="14" text-anchor="end">%.4g</text>`, left-6, y1)
 	c.axis(0, x1, height)
 	return c.done(height)
+}
+
+var overview = template.Must(template.New("frontier").Parse(`<!doctype html>
+<html lang="en"><meta charset="utf-8"><title>Frontier</title>
+<style>body{font:15px/1.5 system-ui,sans-serif;max-width:62rem;margin:2rem auto;padding:0 1rem}svg{width:100%;height:auto}td,th{padding:.15rem .8rem;text-align:left}</style>
+<h1>Throughput of a GPU against speed of a user</h1>
+{{.SVG}}
+<p>Output tokens/s for each GPU (up) and tokens/s for each user (right). Blue points are not dominated by any other.</p>
+<table><tr><th>Run<th>tok/s a GPU<th>tok/s a user<th></tr>
+{{range .Rows}}<tr><td>{{.Name}}<td>{{.GPU}}<td>{{.User}}<td>{{.Note}}</tr>
+{{end}}</table></html>
+`))
+
+// Overview is a page of many runs with their frontier. A run without both
+// numbers stands in the table with its reason, and in no picture. Without GPUs
+// the whole machine counts as one.
+func Overview(names []string, rows []result.Row) []byte {
+	type entry struct{ Name, GPU, User, Note string }
+	var points []Point
+	var table []entry
+	var at []int // of each point in the table
+	for i, r := range rows {
+		all, ok := r.Metric("output_throughput")
+		user, has := r.Metric("user_speed:p50")
+		if !ok || !has {
+			table = append(table, entry{Name: names[i], Note: fmt.Sprintf("%s %s", r.Class, r.Reason)})
+			continue
+		}
+		p := Point{names[i], all / float64(max(1, r.Subject.Hardware.GPUCount)), user}
+		at = append(at, len(table))
+		points = append(points, p)
+		table = append(table, entry{Name: names[i], GPU: fmt.Sprintf("%.1f", p.PerGPU), User: fmt.Sprintf("%.1f", p.PerUser)})
+	}
+	for i, on := range Frontier(points) {
+		if on {
+			table[at[i]].Note = "on the frontier"
+		}
+	}
+	var b bytes.Buffer
+	if err := overview.Execute(&b, map[string]any{"SVG": FrontierSVG(points), "Rows": table}); err != nil {
+		panic(fmt.Sprintf("page: the overview does not fit its data: %v", err))
+	}
+	return b.Bytes()
 }

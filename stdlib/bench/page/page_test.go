@@ -73,3 +73,16 @@ func TestPageIsOneFile(t *testing.T) {
 		t.Error("a failed run does not say so")
 	}
 }
+
+func TestOverviewKeepsFailedRuns(t *testing.T) {
+	row := func(all, user float64) result.Row {
+		return result.Row{Status: result.OK, Subject: result.Subject{Hardware: result.Hardware{GPUCount: 2}},
+			Metrics: []result.Metric{{ID: "output_throughput", Value: all}, {ID: "user_speed:p50", Value: user}}}
+	}
+	b := string(Overview([]string{"fast", "slow", "dead"}, []result.Row{row(200, 10), row(100, 5), {Class: result.Stalled, Reason: "silence"}}))
+	for _, want := range []string{"<td>fast<td>100.0<td>10.0<td>on the frontier", "<td>slow<td>50.0<td>5.0<td></tr>", "<td>dead<td><td><td>stalled silence"} {
+		if !strings.Contains(b, want) {
+			t.Errorf("the page lacks %q:\n%s", want, b)
+		}
+	}
+}

@@ -93,24 +93,11 @@ func (s Set) Check() error {
 // prompts makes the set: measured prompts and, before them, warm-up ones of the
 // same shape, all unlike those of any other run.
 func (o Options) prompts(count dataset.Count) ([]dataset.Prompt, error) {
-	k, err := o.Set.kind()
-	if err != nil {
-		return nil, err
-	}
-	var r io.Reader
-	if k.file {
-		f, err := os.Open(o.Set.Path)
-		if err != nil {
-			return nil, fmt.Errorf("opening dataset: %w", err)
-		}
-		defer f.Close()
-		r = f
-	}
 	run := o.name()
 	if o.Set.Name == "random-text" || o.Set.Name == "random" && o.API == bench.Chat {
 		o.Set.Ids.Seed ^= int64(fold(run)) // its texts are made unlike others: a mark in front would change counts
 	}
-	out, err := k.make(o, r, count)
+	out, err := o.made(count)
 	if err != nil {
 		return nil, err
 	}
@@ -125,6 +112,33 @@ func (o Options) prompts(count dataset.Count) ([]dataset.Prompt, error) {
 		return append(warm, out...), nil
 	}
 	return append(dataset.Nonce(o.Set.Ids, run+" warm-up", warm), dataset.Nonce(o.Set.Ids, run, out)...), nil
+}
+
+// fixed is the set as it is, the same in every run, with its digest.
+func (o Options) fixed(count dataset.Count) ([]dataset.Prompt, string, error) {
+	out, err := o.made(count)
+	if err != nil {
+		return nil, "", err
+	}
+	file, err := dataset.Write(out)
+	return out, dataset.Digest(file), err
+}
+
+// made makes the measured prompts, without a nonce.
+func (o Options) made(count dataset.Count) ([]dataset.Prompt, error) {
+	k, err := o.Set.kind()
+	if err != nil {
+		return nil, err
+	}
+	if !k.file {
+		return k.make(o, nil, count)
+	}
+	f, err := os.Open(o.Set.Path)
+	if err != nil {
+		return nil, fmt.Errorf("opening dataset: %w", err)
+	}
+	defer f.Close()
+	return k.make(o, f, count)
 }
 
 // warm makes warm-up prompts from the first measured ones.

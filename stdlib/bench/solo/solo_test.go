@@ -129,12 +129,16 @@ func TestBusyServerIsRefused(t *testing.T) {
 	}
 }
 
-// TestCompareFindsTheFasterServer: steps of 2 and of 4 ms.
+// TestCompareFindsTheFasterServer: 40 and 160 ms of prefill, one request at a
+// time. A crowded machine adds to both.
 func TestCompareFindsTheFasterServer(t *testing.T) {
-	a, b := options(sim(t, simserve.Config{Step: 2 * ms})), options(sim(t, simserve.Config{Step: 4 * ms}))
-	a.Set.Out, b.Set.Out = 20, 20
+	a, b := options(sim(t, simserve.Config{Prefill: 40 * ms})), options(sim(t, simserve.Config{Prefill: 160 * ms}))
+	one := 1
+	for _, o := range []*Options{&a, &b} {
+		o.Set.Prompts, o.Load.Warmup, o.Load.Concurrency = 3, 0, &one
+	}
 	var order string
-	d, err := Compare(t.Context(), quietCPU(), a, b, "tpot/excl-first:p50", stats.Standard(10), func(who int, _ result.Row) { order += "AB"[who : who+1] })
+	d, err := Compare(t.Context(), quietCPU(), a, b, "e2e:p50", stats.Standard(10), func(who int, _ result.Row) { order += "AB"[who : who+1] })
 	if err != nil || d.Result.Verdict != stats.Ahead || !strings.HasPrefix(order, "ABBAAB") {
 		t.Errorf("%+v in the order %s, error %v", d, order, err)
 	}
