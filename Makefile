@@ -1,11 +1,13 @@
 # Every target is one command a person would type; nothing clever.
 GO ?= go
-STATIC = CGO_ENABLED=0 $(GO) build -trimpath
+# One way of building for all but race, so that every package is compiled once.
+export CGO_ENABLED = 0
+export GOFLAGS := $(GOFLAGS) -trimpath
 
-.PHONY: build demo example-llamacpp test race lint fuzz golden bench soak clean
+.PHONY: build demo example-llamacpp test race lint fuzz bench bench-trace bench-client soak golden clean
 
 build: ## the binary and the example server, static
-	$(STATIC) -o bin/ ./cmd/sotabuild ./examples/tinyserve
+	$(GO) build -o bin/ ./cmd/sotabuild ./examples/tinyserve
 
 demo: build ## the main job: two configurations of tinyserve, benchmarked and ranked
 	bin/sotabuild -C examples/quickstart apply
@@ -26,15 +28,23 @@ lint: ## gofmt, go vet, staticcheck (pinned in tools.mod)
 	$(GO) vet ./...
 	$(GO) tool -modfile=tools.mod staticcheck ./...
 
+bench-client: ## this load generator beside a bare epoll reader and Python ones (Debian: python3-aiohttp python3-uvloop python3-httpx)
+	$(GO) run ./stdlib/bench/clients
+
 # Each target alone; a longer time finds more: make fuzz FUZZTIME=20m
 FUZZTIME ?= 20s
-FUZZ = engine/cache/journal:FuzzScan engine/cache:FuzzRecord engine/key:FuzzParseManifest engine/key:FuzzTextRoundTrip engine/key/statcache:FuzzDecode lang:FuzzLoad lang:FuzzFormat lang:FuzzPredicate stdlib/cookbook:FuzzConvert stdlib/help:FuzzParse
+FUZZ = engine/cache/journal:FuzzScan engine/cache:FuzzRecord engine/key:FuzzParseManifest engine/key:FuzzTextRoundTrip engine/key/statcache:FuzzDecode \
+	lang:FuzzLoad lang:FuzzFormat lang:FuzzPredicate lang:FuzzAt stdlib/cookbook:FuzzConvert stdlib/help:FuzzParse \
+	stdlib/bench/wire:FuzzAnswer stdlib/bench/wire:FuzzScanner stdlib/bench/scrape:FuzzParse stdlib/imports:FuzzRead
 
 fuzz: ## every fuzz target, from the committed corpora
 	@set -e; for t in $(FUZZ); do \
 		echo "$$t for $(FUZZTIME)"; \
 		$(GO) test ./$${t%%:*} -run '^$$' -fuzz "^$${t##*:}\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 5x; \
 	done
+
+bench-trace: ## the trace reader's speed on the largest recorded trace, beside upstream's
+	$(GO) run ./stdlib/trace/internal/speed
 
 golden: build ## rewrite expected outputs, then look at the difference
 	SOTABUILD_UPDATE=1 $(GO) test ./...

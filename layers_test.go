@@ -49,7 +49,9 @@ var mayImport = map[string][]string{
 	"stdlib/result":     {"executors"},
 	"stdlib/help":       {"stdlib/result"},
 	"stdlib/search":     {"lang"},
-	"stdlib/bench":      {"executors", "executors/runner", "stdlib/result", "stdlib/dataset"},
+	"stdlib/bench":      {"executors", "executors/runner", "stdlib/result", "stdlib/dataset", "stdlib/stats", "stdlib/imports"},
+	"stdlib/stats":      {},
+	"stdlib/imports":    {"stdlib/result"},
 	"stdlib/ncu":        {},
 	"stdlib/simserve":   {},
 	"stdlib/winners":    {"engine/key", "stdlib/result"},
@@ -75,6 +77,9 @@ var mayImport = map[string][]string{
 	"stdlib/trace/show":     {"stdlib/trace/kernel", "stdlib/trace/triage", "stdlib/trace/diff", "stdlib/trace/pipeline"},
 	"stdlib/trace/internal": {"stdlib/trace/read", "stdlib/trace/launch"},
 	"stdlib/trace":          {"stdlib/trace/*"},
+
+	// The kinds of the loop's evidence: they build on the specs of servers.
+	"stdlib/profile": {"lang", "engine/*", "executors", "executors/runner", "stdlib/*"},
 
 	"stdlib/campaign": {"lang", "engine/*", "executors", "executors/runner", "stdlib/*"},
 
@@ -104,6 +109,8 @@ var testMayImport = map[string][]string{
 	"stdlib/editor":        {"stdlib/*"},
 	"stdlib/search":        {"stdlib/*"},
 	"stdlib/report":        {"stdlib/*"},
+	// Its tests run nodes for real: the test's binary is supervisor and client.
+	"stdlib/profile": {"executors/*"},
 }
 
 // onlyIn confines each third-party module to the rooms named, so that it can
@@ -127,6 +134,7 @@ var onlyIn = map[string][]string{
 	"github.com/spf13/cobra":                 {"cmd"},
 	"github.com/spf13/pflag":                 {"cmd", "stdlib/simserve", "examples"},
 	"github.com/jedib0t/go-pretty/v6":        {"stdlib/report", "cmd"},
+	"gonum.org/v1/gonum":                     {"stdlib/stats"},
 }
 
 var testOnly = []string{

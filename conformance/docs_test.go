@@ -111,14 +111,14 @@ type step struct {
 	got     string
 }
 
-// console collects the commands of a document. Other commands than those in
-// console blocks could not be checked, so other kinds of blocks are errors.
+// console collects the commands of a document. Commands elsewhere than in
+// console blocks could not be checked, so blocks for shells are errors.
 func console(doc []string) (steps []step, err error) {
 	kind, inside := "", false
 	for i, line := range doc {
 		if fence, ok := strings.CutPrefix(line, "```"); ok {
 			inside = !inside
-			if kind = fence; inside && !slices.Contains([]string{"", "console", "hcl"}, kind) {
+			if kind = fence; inside && slices.Contains([]string{"sh", "bash", "zsh", "shell", "shell-session"}, kind) {
 				return nil, fmt.Errorf("line %d: a block of %q; commands stand in console blocks", i+1, kind)
 			}
 			continue
@@ -517,7 +517,8 @@ func TestNotThereYet(t *testing.T) {
 		"docker":               smallest + `executor "docker" {}`,
 		"slurm":                smallest + `executor "slurm" {}`,
 		"kubernetes":           smallest + `executor "kubernetes" {}`,
-		"Images":               strings.Replace(smallest, "program =", "image =", 1),
+		"images":               strings.Replace(smallest, "program =", "image =", 1),
+		"Several processes":    strings.Replace(smallest, "  flags =", "  endpoint = \"one\"\n  process \"one\" {\n  }\n  process \"two\" {\n  }\n  flags =", 1),
 		"a URL":                strings.Replace(smallest, program, "  url = [\"http://localhost:8000\"]\n", 1),
 		"`accuracy`":           smallest + "accuracy {\n  min_agreement = 0.9\n}",
 		"a shared store":       smallest + "cache {\n  remote = \"oci://registry.example/team\"\n}",

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	_ "embed"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -10,26 +11,9 @@ import (
 
 // definition describes badserve to a campaign, as a user would describe a
 // server of their own.
-const definition = `definition "badserve" {
-  help "server" {
-    command = ["{program}", "--help"]
-  }
-  server {
-    command    = ["{program}", "--model", "{model}", "--served-model-name", "{served_name}", "--host", "{host}", "--port", "{port}", "{flags}"]
-    flag_style = "kebab"
-    stop {
-      first  = "1s"
-      second = "500ms"
-    }
-  }
-  failure "oom" {
-    match = "CUDA out of memory"
-  }
-  failure "port_in_use" {
-    match = "address already in use"
-  }
-}
-`
+//
+//go:embed badserve/badserve.framework.hcl
+var definition string
 
 // fakeModel is all that a campaign needs to know of a model that nobody loads.
 const fakeModel = `{"vocab_size": 512, "max_position_embeddings": 1024}`

@@ -22,10 +22,10 @@ import (
 const killPoints = 12
 
 // victims are the ways in which a run is broken, in turn.
-var victims = []string{"Engine", "Runner", "Interrupt", "InterruptTwice", "EngineAndRunner"}
+var victims = []string{"Engine", "Runner", "Interrupt", "InterruptTwice", "InterruptThrice", "EngineAndRunner"}
 
 // TestKilledAnywhere breaks a run at seeded points: the engine killed, the
-// runner killed, both, or Ctrl-C. Nothing finished is lost, nothing is left
+// runner killed, both, or Ctrl-C up to three times. Nothing finished is lost, nothing is left
 // running after five seconds – or after the next apply, where both were killed –
 // and the next apply ends with the same table (DESIGN 11.4, 11.7; R008, R077).
 func TestKilledAnywhere(t *testing.T) {
@@ -100,12 +100,13 @@ func (b *breaking) run(t *testing.T, s *site) {
 		if n >= b.at && !broken {
 			broken = b.strike(t, s, cmd.Process)
 		}
+		b.again(t, lines.Text(), cmd.Process)
 	}
 	_ = cmd.Wait() // its exit code is looked at below
 	if !broken {
 		t.Fatalf("the run ended before there was something to break\n%s", errText.String())
 	}
-	want := map[string]int{"Engine": -1, "EngineAndRunner": -1, "Runner": 0, "Interrupt": 130, "InterruptTwice": 130}[b.victim]
+	want := map[string]int{"Engine": -1, "EngineAndRunner": -1, "Runner": 0, "Interrupt": 130, "InterruptTwice": 130, "InterruptThrice": 130}[b.victim]
 	if code := cmd.ProcessState.ExitCode(); code != want && !(b.victim == "Runner" && code == 5) {
 		t.Errorf("the broken run ended with %d, want %d\n%s", code, want, errText.String())
 	}
@@ -118,10 +119,8 @@ func (b *breaking) strike(t *testing.T, s *site, engine *os.Process) bool {
 	switch b.victim {
 	case "Engine":
 		err = engine.Kill()
-	case "Interrupt":
+	case "Interrupt", "InterruptTwice", "InterruptThrice":
 		err = engine.Signal(syscall.SIGINT)
-	case "InterruptTwice":
-		err = errors.Join(engine.Signal(syscall.SIGINT), engine.Signal(syscall.SIGINT))
 	case "Runner":
 		return killRunner(t, s)
 	case "EngineAndRunner":
@@ -134,6 +133,17 @@ func (b *breaking) strike(t *testing.T, s *site, engine *os.Process) bool {
 		t.Fatal(err)
 	}
 	return true
+}
+
+// again is the next Ctrl-C, once the engine has said that it heard the last one.
+func (b *breaking) again(t *testing.T, line string, engine *os.Process) {
+	t.Helper()
+	drains, kills := strings.Contains(line, `"type":"draining"`), strings.Contains(line, `"type":"killing"`)
+	if b.victim == "InterruptTwice" && drains || b.victim == "InterruptThrice" && (drains || kills) {
+		if err := engine.Signal(syscall.SIGINT); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			t.Fatal(err)
+		}
+	}
 }
 
 type eventLine struct {

@@ -108,6 +108,7 @@ func (s *site) edit(name, old, new string) {
 type result struct {
 	code     int
 	out, err string
+	cpu      time.Duration // of the process alone
 }
 
 // command is sotabuild on this site, not yet started.
@@ -131,7 +132,7 @@ func (s *site) run(args ...string) result {
 	if err != nil && !errors.As(err, &exit) {
 		s.t.Fatalf("sotabuild %v: %v", args, err)
 	}
-	return result{cmd.ProcessState.ExitCode(), out.String(), errText.String()}
+	return result{cmd.ProcessState.ExitCode(), out.String(), errText.String(), cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()}
 }
 
 // must is run with an expected exit code.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestQuickstart is the main job from beginning to end, on the campaign that
@@ -14,17 +15,43 @@ import (
 // R053, R081–R083, R085).
 func TestQuickstart(t *testing.T) {
 	s := example(t, "quickstart")
+	checkEmptyPlan(t, s)
 	first := s.must(0, "apply")
 	checkWinners(t, s, first.out)
 
 	again := s.must(0, "apply")
-	if !strings.Contains(again.out, "Applied: 0 nodes run") {
+	if !strings.Contains(again.out, "Applied: 0 nodes run, 30 cached") {
 		t.Errorf("a second apply ran something:\n%s", again.out)
+	}
+	if again.cpu > time.Second {
+		t.Errorf("a second apply took %s of a CPU, want less than a second", again.cpu)
 	}
 	t.Run("NothingIsStaleAfterACosmeticEdit", func(t *testing.T) { cosmetic(t, s) })
 	t.Run("OneFlagValueTouchesItsOwnCandidates", func(t *testing.T) { flagValue(t, s) })
 	t.Run("AScenarioAddsItsOwnCells", func(t *testing.T) { newScenario(t, s) })
 	t.Run("ANewBinaryWithTheSameHelp", func(t *testing.T) { newBinary(t, s) })
+}
+
+// checkEmptyPlan: without a help snapshot, helps are new and what needs them is
+// decided later; nothing is started (DESIGN 6, 11.2).
+func checkEmptyPlan(t *testing.T, s *site) {
+	t.Helper()
+	p := s.plan()
+	for _, n := range p.Nodes {
+		want := "later"
+		if n.Kind == "help" || n.Kind == "version" || n.Kind == "dataset" {
+			want = "new"
+		}
+		if n.Verdict != want {
+			t.Errorf("empty store: %s is %s, want %s", n.Node, n.Verdict, want)
+		}
+	}
+	if p.Counts["new"] != 6 || p.Counts["later"] != 24 {
+		t.Errorf("empty store: counts %v; want 2 helps, 2 versions, 2 datasets new and the other 24 later", p.Counts)
+	}
+	if _, err := os.Stat(filepath.Join(s.dir, ".sotabuild", "tasks")); err == nil {
+		t.Error("plan started something")
+	}
 }
 
 // checkWinners reads the CSV, not the screen: blocked wins both scenarios and
@@ -112,6 +139,15 @@ func newScenario(t *testing.T, s *site) {
 			t.Errorf("a new scenario touched %s", node)
 		}
 	}
+	ran := startedNodes(s.must(0, "apply", "--json").out)
+	for _, node := range ran {
+		if !strings.Contains(node, "short") {
+			t.Errorf("a new scenario ran %s", node)
+		}
+	}
+	if len(ran) != 10 {
+		t.Errorf("a new scenario ran %v; want its prompts, 6 cells, 2 selections and the ranking", ran)
+	}
 }
 
 // newBinary changes the server's bytes but not what it says: bytes after the
@@ -144,7 +180,16 @@ func newBinary(t *testing.T, s *site) {
 	if !strings.Contains(out, "help.naive.server") {
 		t.Errorf("the help node did not run:\n%s", out)
 	}
-	if v := s.plan().verdicts()[`check.naive["baseline"]`]; v != "" {
-		t.Errorf("the check is %s although the help text is the same", v)
+	measured := 0
+	for node, v := range s.plan().verdicts() {
+		if strings.HasPrefix(node, "check.") {
+			t.Errorf("%s is %s although the help text is the same", node, v)
+		}
+		if strings.HasPrefix(node, "bench.") && v == "stale" {
+			measured++
+		}
+	}
+	if measured != 12 {
+		t.Errorf("%d cells are stale, want all 12: they were measured with the other program", measured)
 	}
 }

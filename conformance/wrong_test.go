@@ -49,7 +49,7 @@ var wrongs = []wrong{
 
 // TestWrongServers starts every kind of wrong server beside a good one. The
 // wrong one is a failed row with its class and never a number; the good one is
-// ranked all the same; nothing is left running (R075, R076, R093).
+// ranked all the same; nothing is left running (R075, R077).
 func TestWrongServers(t *testing.T) {
 	for _, w := range wrongs {
 		t.Run(w.name, func(t *testing.T) {
@@ -289,7 +289,7 @@ func TestWrongPrograms(t *testing.T) {
 }
 
 // TestOccupiedPort: a fixed port that belongs to somebody else fails the
-// candidate, and the other one's process and connections live on (R079).
+// candidate, and the other one's process lives on (R077).
 func TestOccupiedPort(t *testing.T) {
 	t.Parallel()
 	foreign, err := net.Listen("tcp", "127.0.0.1:0")

@@ -1,6 +1,7 @@
 package lang
 
 import (
+	"encoding/json"
 	"strconv"
 	"strings"
 	"sync"
@@ -278,13 +279,29 @@ func attrNamed(row *Block, name string) (*Attr, bool) {
 	return nil, false
 }
 
-// written is the source text of an attribute's expression, on one line.
+// written is the source text of an attribute's expression, on one line and in
+// the canonical layout, so that the layout of the file is no part of it.
 func (d *decoder) written(a *hclsyntax.Attribute) string {
-	r := a.Expr.Range()
-	src := d.sources[r.Filename]
-	if r.Start.Byte > len(src) || r.End.Byte > len(src) || r.Start.Byte > r.End.Byte {
+	at := a.Expr.Range()
+	inJSON := strings.HasSuffix(at.Filename, jsonSuffix)
+	if inJSON {
+		at = a.EqualsRange // the whole value, see jsonReader
+	}
+	src := d.sources[at.Filename]
+	if at.Start.Byte > len(src) || at.End.Byte > len(src) || at.Start.Byte > at.End.Byte {
 		return ""
 	}
-	text := string(hclwrite.Format(src[r.Start.Byte:r.End.Byte])) // so that the layout of the file is no part of it
-	return strings.Join(strings.Fields(text), " ")
+	text := src[at.Start.Byte:at.End.Byte]
+	if inJSON {
+		var s string
+		if err := json.Unmarshal(text, &s); err != nil {
+			return string(text) // no text: its problem is told by its type
+		}
+		text = []byte(s)
+	}
+	if _, alone := a.Expr.(*hclsyntax.TemplateWrapExpr); alone { // "${…}" is the expression itself
+		s := strings.TrimSpace(strings.Trim(string(text), "\""))
+		text = []byte(strings.TrimSpace(strings.TrimSuffix(strings.TrimPrefix(s, "${"), "}")))
+	}
+	return strings.Join(strings.Fields(string(hclwrite.Format(text))), " ")
 }

@@ -240,10 +240,16 @@ func TestManyBlocks(t *testing.T) {
 		return took
 	}
 	load(10)
-	small, large := load(1000), load(10_000)
-	t.Logf("1,000 blocks %v, 10,000 blocks %v", small, large)
-	if large > 30*max(small, 5*time.Millisecond) {
-		t.Errorf("1,000 blocks took %v and 10,000 %v", small, large)
+	const tries = 5 // a busy machine makes one of them long, and not each
+	for try := range tries {
+		small, large := load(1000), load(10_000)
+		t.Logf("1,000 blocks %v, 10,000 blocks %v", small, large)
+		if large <= 30*max(small, 5*time.Millisecond) {
+			return
+		}
+		if try == tries-1 {
+			t.Errorf("1,000 blocks took %v and 10,000 %v", small, large)
+		}
 	}
 }
 

@@ -169,7 +169,7 @@ func (r *jsonReader) body(v jsonValue, path string) *hclsyntax.Body {
 			r.blocks(b, row, x, x, nil, nil)
 		default:
 			b.Attributes[x.key] = &hclsyntax.Attribute{
-				Name: x.key, Expr: r.attribute(x, path), SrcRange: hcl.RangeBetween(x.atName, x.at), NameRange: x.atName, EqualsRange: x.atName,
+				Name: x.key, Expr: r.attribute(x, path), SrcRange: hcl.RangeBetween(x.atName, x.at), NameRange: x.atName, EqualsRange: x.at,
 			}
 		}
 	}

@@ -283,3 +283,92 @@ func TestPlainFiles(t *testing.T) {
 		}
 	}
 }
+
+// TestSyntaxesAgree compares one campaign in both syntaxes.
+func TestSyntaxesAgree(t *testing.T) {
+	var dumps []string
+	for _, name := range []string{"whole_language", "whole_language_in_json"} {
+		a, err := txtar.ParseFile(filepath.Join("testdata", "good", name+".txtar"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, diags := loadFiles(t, a, Input{})
+		if c == nil {
+			t.Fatal(diags.Text(false))
+		}
+		dumps = append(dumps, anonymous(c.Dir, dump(c)))
+	}
+	if diff := cmp.Diff(dumps[0], dumps[1]); diff != "" {
+		t.Errorf("-native +JSON:\n%s", diff)
+	}
+}
+
+// TestTextOfConditions writes one condition in every way.
+func TestTextOfConditions(t *testing.T) {
+	want := `loop.base_commit == "a b" && round.fair`
+	for name, when := range map[string]string{
+		"native":   `loop.base_commit   =="a b"&&round.fair`,
+		"template": `"${ loop.base_commit == "a b" && round.fair }"`,
+	} {
+		list, diags := Stops("x.hcl", []byte("stop \"s\" {\n when = "+when+"\n reached = true\n}"))
+		if len(list) != 1 || list[0].When.Text() != want {
+			t.Errorf("%s: %+v\n%s", name, list, diags.Text(false))
+		}
+	}
+	list, diags := Stops("x.hcl.json", []byte(`{"stop": {"s": {"when": "${loop.base_commit == \"a b\" && round.fair}", "reached": true}}}`))
+	if len(list) != 1 || list[0].When.Text() != want {
+		t.Errorf("JSON: %+v\n%s", list, diags.Text(false))
+	}
+}
+
+// TestOverlay lays files over those of a folder, as an editor does.
+func TestOverlay(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{mainFile: manyBlocks(1), "more.campaign.hcl": "broken {"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	in := Input{Dir: dir, Definitions: builtins}
+	if c, _ := Load(in); c != nil {
+		t.Error("the broken file was not read")
+	}
+	in.Overlay = map[string][]byte{
+		"more.campaign.hcl": []byte("scenario \"more\" {\n  input_len  = 1\n  output_len = 1\n}\n"),
+		"new.campaign.hcl":  []byte("scenario \"new\" {\n  input_len  = 1\n  output_len = 1\n}\n"),
+		"notes.hcl":         []byte("broken {"), // no file of a campaign
+	}
+	c, diags := Load(in)
+	if c == nil || len(c.Load.Scenarios) != 3 {
+		t.Fatalf("%+v\n%s", c, diags.Text(false))
+	}
+	in.Dir = t.TempDir()
+	in.Overlay = map[string][]byte{mainFile: []byte(manyBlocks(2))}
+	if c, diags := Load(in); c == nil || len(c.Load.Scenarios) != 2 {
+		t.Errorf("a file that is only open: %s", diags.Text(false))
+	}
+}
+
+func TestEnvironmentAndGPUCount(t *testing.T) {
+	def := &Definition{Server: Server{Env: map[string]string{"A": "1", "B": "1"}}, Flags: FlagRules{Parallel: []string{"tp", "pp"}, Aliases: map[string]string{"tensor": "tp"}}}
+	f := Framework{Definition: def, Serving: Serving{Env: map[string]string{"B": "2"}}}
+	if diff := cmp.Diff(map[string]string{"A": "1", "B": "2"}, f.Environment()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if def.Server.Env["B"] != "1" {
+		t.Error("the definition was changed")
+	}
+	flag := func(name string, n int64) Flag { return Flag{Name: name, Value: Value{Kind: Int, Int: n}} }
+	for _, tt := range []struct {
+		flags []Flag
+		want  int
+	}{{nil, 1}, {[]Flag{flag("tensor", 4)}, 4}, {[]Flag{flag("tp", 2), flag("pp", 3), flag("other", 9)}, 6}} {
+		if n, ok := f.GPUCount(tt.flags); n != tt.want || !ok {
+			t.Errorf("%v: %d %t, want %d", tt.flags, n, ok, tt.want)
+		}
+	}
+	f.Processes = []Process{{}}
+	if _, ok := f.GPUCount(nil); ok {
+		t.Error("several processes have no product of flags")
+	}
+}

@@ -53,3 +53,26 @@ func TestSymbols(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
+
+// FuzzAt looks at every kind of file at any place. Nothing may panic, and what
+// is said of a place is a block of the language or none.
+func FuzzAt(f *testing.F) {
+	seedFiles(f, func(s string) { f.Add(s, len(s)/2) }, "good", "bad", "definitions")
+	f.Fuzz(func(t *testing.T, text string, offset int) {
+		for _, name := range []string{mainFile, "x" + definitionSuffix} {
+			p := At(name, []byte(text), offset)
+			if p.Path != "" && p.Path != "?" && p.Path != "file" && blockAt(p.Path) == nil {
+				t.Errorf("%q is no block", p.Path)
+			}
+			for _, s := range Symbols(name, []byte(text)) {
+				if s.Range.Line < 1 || s.Range.Col < 1 {
+					t.Errorf("%+v has no place", s)
+				}
+			}
+			list, diags := Define(name, []byte(text))
+			if (list == nil) != diags.HasErrors() && len(list) > 0 {
+				t.Errorf("%d definitions beside\n%s", len(list), diags.Text(false))
+			}
+		}
+	})
+}

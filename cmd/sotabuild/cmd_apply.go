@@ -123,7 +123,7 @@ func (a *app) apply(ctx context.Context, store *cache.Local, c *lang.Campaign, o
 	if err != nil {
 		return err
 	}
-	r := run{app: a, budget: budget, store: store, id: newRunID(), interrupt: interrupt, started: time.Now(), logs: map[string]string{}}
+	r := run{app: a, budget: budget, store: store, id: newRunID(), interrupt: interrupt, started: time.Now(), ends: map[string]event.Event{}}
 	if len(s.Unasked) > 0 {
 		sum, err := r.once(ctx, s, planOptions{targets: s.Unasked})
 		if err != nil {
@@ -148,9 +148,7 @@ func (a *app) apply(ctx context.Context, store *cache.Local, c *lang.Campaign, o
 		return err
 	}
 	r.total = r.add(sum)
-	if err := s.files.Close(); err != nil {
-		return err
-	}
+	a.remember(s)
 	if o.trace != "" {
 		if err := writeTrace(s, r.id, o.trace); err != nil {
 			return err
@@ -168,9 +166,9 @@ type run struct {
 	started   time.Time
 	budget    plan.Budget
 	total     sched.Summary
-	plan      *plan.Plan        // the last one
-	ranBefore int               // nodes that are cached in plan because this apply ran them
-	logs      map[string]string // log path of each finished node
+	plan      *plan.Plan             // the last one
+	ranBefore int                    // nodes that are cached in plan because this apply ran them
+	ends      map[string]event.Event // the last word on each finished node
 }
 
 // once plans and runs.
@@ -181,7 +179,7 @@ func (r *run) once(ctx context.Context, s *session, o planOptions) (sched.Summar
 	}
 	r.plan, r.ranBefore = p, 0
 	for i := range p.Nodes {
-		if _, ran := r.logs[s.Graph.Actions[i].Addr]; ran && p.Nodes[i].Verdict == plan.Cached {
+		if _, ran := r.ends[s.Graph.Actions[i].Addr]; ran && p.Nodes[i].Verdict == plan.Cached {
 			r.ranBefore++
 		}
 	}
@@ -204,7 +202,7 @@ func (r *run) exec(ctx context.Context, s *session, p *plan.Plan) (sched.Summary
 	sink := func(e event.Event) {
 		runLog.write(e)
 		if e.Type == event.NodeFinished {
-			r.logs[e.Node] = e.Log
+			r.ends[e.Node] = e
 		}
 		screen.event(e)
 	}
@@ -212,6 +210,7 @@ func (r *run) exec(ctx context.Context, s *session, p *plan.Plan) (sched.Summary
 		Graph: s.Graph, Plan: p, Store: r.store, Events: sink, Dir: s.tasks(),
 		Executor: func(string) executors.Executor { return exec },
 		Run:      r.id, Tool: version(), Host: hostname(), Now: time.Now, Interrupt: r.interrupt,
+		Unchanged: prepare.Unchanged(s.files),
 	})
 	screen.close()
 	if cerr := runLog.close(); err == nil {
@@ -239,7 +238,8 @@ func (r *run) finish(s *session) error {
 		fmt.Fprintf(a.out, "Report: %s\n", filepath.Join(relative(dir), "final_report.md"))
 	}
 	for _, n := range r.total.FailedNodes {
-		r.explainFailure(s, n)
+		r.explainFailure(n)
+		fmt.Fprintf(a.err, "hint: `sotabuild explain '%s'` shows what it was and what is recorded of it\n", n)
 	}
 	switch {
 	case r.total.Interrupted:
@@ -283,22 +283,22 @@ func (r *run) withoutResult(s *session, v report.View) []string {
 	return out
 }
 
-// explainFailure says node, cause, last log lines, next command.
-func (r *run) explainFailure(s *session, addr string) {
+// explainFailure says node, cause, last log lines.
+func (r *run) explainFailure(addr string) {
 	w := r.app.err
-	cause := "it failed"
-	if h := r.store.History(addr); len(h) > 0 {
+	end := r.ends[addr]
+	cause := end.Class + ": " + end.Reason
+	if h := r.store.History(addr); end.Type == "" && len(h) > 0 { // It failed for good in an earlier run.
 		o := h[len(h)-1].Outcome
 		cause = o.Class + ": " + o.Reason
 	}
 	fmt.Fprintf(w, "\n%s failed: %s\n", addr, cause)
-	if log := tellingLog(r.logs[addr]); log != "" {
+	if log := tellingLog(end.Log); log != "" {
 		fmt.Fprintf(w, "last lines of %s:\n", relative(log))
 		for _, l := range lastLines(log, 10) {
 			fmt.Fprintf(w, "    %s\n", l)
 		}
 	}
-	fmt.Fprintf(w, "hint: `sotabuild explain '%s'` shows what it was and what is recorded of it\n", addr)
 }
 
 // tellingLog picks the log that says most in a task's folder of logs: the

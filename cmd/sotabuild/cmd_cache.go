@@ -228,7 +228,8 @@ func (a *app) used(ctx context.Context, s *cache.Snapshot) (map[uint64]bool, err
 			used[n.Record.Serial] = true
 		}
 	}
-	return used, open.files.Close()
+	a.remember(open)
+	return used, nil
 }
 
 func (a *app) printGarbage(items []gc.Item, end string) error {

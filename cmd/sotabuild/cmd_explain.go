@@ -44,7 +44,8 @@ func explainCommand(a *app) *cobra.Command {
 			} else {
 				fmt.Fprint(a.out, e.Text())
 			}
-			return s.files.Close()
+			a.remember(s)
+			return nil
 		},
 		ValidArgsFunction: a.completeNodes,
 	}
@@ -97,13 +98,13 @@ func findRecord(store *cache.Snapshot, name string) (*cache.Record, error) {
 	return r, nil
 }
 
+// printJSON writes one value as an indented document. Kernel names and commands
+// are full of < and >, which stay as they are.
 func (a *app) printJSON(v any) error {
-	b, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(a.out, "%s\n", b)
-	return err
+	enc := json.NewEncoder(a.out)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
 }
 
 // printLine writes one value as one line of JSON.

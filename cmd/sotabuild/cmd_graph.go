@@ -43,7 +43,8 @@ func graphCommand(a *app) *cobra.Command {
 			default:
 				return fail(codeUsage, fmt.Errorf("--format %q: write dot, mermaid or json", format))
 			}
-			return s.files.Close()
+			a.remember(s)
+			return nil
 		},
 	}
 	cmd.Flags().StringVar(&format, "format", "dot", "dot, mermaid or json")

@@ -56,7 +56,7 @@ func importCommand(a *app) *cobra.Command {
 func (a *app) importCookbook(from string, o cookbook.Options, stdout bool) error {
 	src, err := os.ReadFile(from)
 	if err != nil {
-		return err
+		return fail(codeUsage, err)
 	}
 	text, diags := cookbook.Convert(from, src, o)
 	if err := a.diagnose(diags); err != nil {

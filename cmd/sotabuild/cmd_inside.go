@@ -5,11 +5,11 @@ import (
 
 	"github.com/sotabuild/sotabuild/executors/supervisor"
 	"github.com/sotabuild/sotabuild/stdlib/bench"
+	"github.com/sotabuild/sotabuild/stdlib/profile"
 	"github.com/sotabuild/sotabuild/stdlib/simserve"
 )
 
-// runnerCommand and clientCommand are what sotabuild starts itself as inside a
-// task.
+// The hidden commands are what sotabuild starts itself as inside a task.
 func runnerCommand(*app) *cobra.Command {
 	return &cobra.Command{
 		Use: "runner SPEC", Short: "Supervise one task", Hidden: true, Args: cobra.ExactArgs(1),
@@ -21,6 +21,20 @@ func clientCommand(*app) *cobra.Command {
 	return &cobra.Command{
 		Use: "client SPEC URL", Short: "Benchmark one cell", Hidden: true, Args: cobra.ExactArgs(2),
 		RunE: func(_ *cobra.Command, args []string) error { return done(code(bench.Main(args[0], args[1]))) },
+	}
+}
+
+func profileClientCommand(*app) *cobra.Command {
+	return &cobra.Command{
+		Use: "profile-client SPEC URL", Short: "Profile one stage", Hidden: true, Args: cobra.ExactArgs(2),
+		RunE: func(_ *cobra.Command, args []string) error { return done(code(profile.Main(args[0], args[1]))) },
+	}
+}
+
+func ncuClientCommand(*app) *cobra.Command {
+	return &cobra.Command{
+		Use: "ncu-client SPEC", Short: "Collect a kernel's counters", Hidden: true, Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error { return done(code(profile.NCUMain(args[0]))) },
 	}
 }
 

@@ -55,9 +55,7 @@ func planCommand(a *app) *cobra.Command {
 					return err
 				}
 			}
-			if err := s.files.Close(); err != nil {
-				return err
-			}
+			a.remember(s)
 			if o.detailed && p.Counts.Changes() > 0 {
 				return done(codeChanges)
 			}
@@ -67,7 +65,7 @@ func planCommand(a *app) *cobra.Command {
 	o.register(cmd)
 	cmd.Flags().BoolVar(&o.detailed, "detailed-exitcode", false, "exit with 2 when apply would run something")
 	cmd.Flags().BoolVar(&refresh, "refresh", true, "read files, programs and GPUs again; false takes the facts of the last time")
-	cmd.Flags().BoolVar(&o.all, "all", false, "list every node")
+	cmd.Flags().BoolVar(&o.all, "all", false, "list every node on a line of its own, cached ones too")
 	cmd.Flags().StringVar(&o.out, "out", "", "save the plan to this file, for `apply FILE`")
 	cmd.Flags().StringVar(&o.format, "format", "", "markdown: a comment for a pull request, at most 65,536 characters")
 	return cmd

@@ -36,7 +36,8 @@ func reportCommand(a *app) *cobra.Command {
 					return err
 				}
 				fmt.Fprintln(a.out, relative(dir))
-				return s.files.Close()
+				a.remember(s)
+				return nil
 			case "md":
 				b = v.Markdown()
 			case "json":

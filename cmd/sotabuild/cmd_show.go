@@ -54,7 +54,8 @@ func showCommand(a *app) *cobra.Command {
 			}
 			fmt.Fprint(a.out, v.Table(width(a.out)))
 			a.listFailed(v)
-			return s.files.Close()
+			a.remember(s)
+			return nil
 		},
 		ValidArgsFunction: a.completeNodes,
 	}

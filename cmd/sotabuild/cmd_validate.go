@@ -12,6 +12,7 @@ func validateCommand(a *app) *cobra.Command {
 		Short: "Check the campaign's files; start nothing",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
+			a.checking = true
 			c, err := a.load()
 			if err != nil {
 				return err

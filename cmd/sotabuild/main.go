@@ -32,12 +32,16 @@ var commands = []func(*app) *cobra.Command{
 	graphCommand,
 	cacheCommand,
 	reportCommand,
+	benchCommand,
+	profileCommand,
 	traceCommand,
 	ncuCommand,
 	simserveCommand,
 	versionCommand,
 	runnerCommand,
 	clientCommand,
+	profileClientCommand,
+	ncuClientCommand,
 }
 
 // app is what every command gets: where the campaign lies and where to write.
@@ -49,6 +53,7 @@ type app struct {
 	vars     []string
 	color    string
 	json     bool
+	checking bool    // diagnostics are all that the command has to say
 	stale    bool    // facts of the last time will do
 	fixed    *inputs // of a saved plan; nil: what is given counts
 }
@@ -66,16 +71,45 @@ func main() {
 
 // run is the whole program without the process around it.
 func (a *app) run(ctx context.Context, args []string) code {
+	out := &output{Writer: a.out}
+	a.out = out
 	root := a.root()
 	root.SetArgs(args)
 	root.SetIn(a.in)
 	root.SetOut(a.out)
 	root.SetErr(a.err)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	if err != nil && isUsage(err) {
-		err = fail(codeUsage, err, "`"+root.CommandPath()+" --help` lists commands and flags")
+		err = fail(codeUsage, err, "`"+cmd.CommandPath()+" --help` lists commands and flags")
+	}
+	if err == nil && out.err != nil {
+		err = fmt.Errorf("writing the output: %w", out.err)
 	}
 	return complain(a.err, err)
+}
+
+// output remembers that something could not be written: most writers of lines
+// have no use for the error, and a full disk must not look like a success.
+type output struct {
+	io.Writer
+	err error
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	n, err := o.Writer.Write(b)
+	if o.err == nil {
+		o.err = err
+	}
+	return n, err
+}
+
+// file is the file behind a writer or reader, if it is one.
+func file(w any) (*os.File, bool) {
+	if o, ok := w.(*output); ok {
+		w = o.Writer
+	}
+	f, ok := w.(*os.File)
+	return f, ok
 }
 
 // usageError marks what cobra found wrong with the command line.
@@ -101,21 +135,77 @@ func (a *app) root() *cobra.Command {
 	flags.StringArrayVar(&a.vars, "var", nil, "set a variable, NAME=VALUE; may be repeated")
 	flags.StringVar(&a.color, "color", "auto", "auto, always or never; NO_COLOR is obeyed")
 	flags.BoolVar(&a.json, "json", false, "machine-readable output")
+	root.PersistentPreRunE = func(*cobra.Command, []string) error {
+		if a.color != "auto" && a.color != "always" && a.color != "never" {
+			return usageError{fmt.Errorf("--color %q: write auto, always or never", a.color)}
+		}
+		return nil
+	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	for _, c := range commands {
-		cmd := c(a)
-		if args := cmd.Args; args != nil {
-			cmd.Args = func(c *cobra.Command, given []string) error {
-				if err := args(c, given); err != nil {
-					return usageError{err}
-				}
-				return nil
-			}
-		}
-		root.AddCommand(cmd)
+		root.AddCommand(c(a))
 	}
 	root.AddCommand(exitCodesTopic(a))
+	root.SetHelpCommand(helpCommand())
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		strict(c)
+	}
 	return root
+}
+
+// strict makes wrong arguments of a command, and of those below it, errors of
+// usage. A command that only groups others is one that takes none.
+func strict(cmd *cobra.Command) {
+	for _, c := range cmd.Commands() {
+		strict(c)
+	}
+	if cmd.HasSubCommands() && !cmd.Runnable() {
+		cmd.Args, cmd.RunE = cobra.ArbitraryArgs, helpOfGroup
+	}
+	if args := cmd.Args; args != nil {
+		cmd.Args = func(c *cobra.Command, given []string) error {
+			if err := args(c, given); err != nil {
+				return usageError{err}
+			}
+			return nil
+		}
+	}
+}
+
+// helpCommand is the library's, but for a topic that does not exist: there the
+// library prints its help and exits with 0.
+func helpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "help [COMMAND]", Short: "Help about any command",
+		ValidArgsFunction: func(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			var names []string
+			if at, rest, err := c.Root().Find(args); err == nil && len(rest) == 0 {
+				for _, sub := range at.Commands() {
+					if !sub.Hidden {
+						names = append(names, sub.Name())
+					}
+				}
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			at, rest, err := c.Root().Find(args)
+			if err != nil || len(rest) > 0 {
+				return usageError{fmt.Errorf("there is no help about %q", strings.Join(args, " "))}
+			}
+			at.InitDefaultHelpFlag()
+			return at.Help()
+		},
+	}
+}
+
+// helpOfGroup is what a command that only groups others does by itself.
+func helpOfGroup(c *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usageError{fmt.Errorf("unknown command %q for %q", args[0], c.CommandPath())}
+	}
+	return c.Help()
 }
 
 // exitCodesTopic is a help page, not a command.

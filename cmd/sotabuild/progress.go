@@ -112,7 +112,11 @@ func (p *progress) line(e event.Event) {
 		p.drop(e.Node)
 		p.done++
 		mark, text := p.st.green("✓"), fmt.Sprintf("%.1f s", e.Seconds)
-		if e.State != "ok" {
+		switch e.State {
+		case "ok":
+		case "cancelled":
+			mark, text = p.st.yellow("!"), "cancelled"
+		default:
 			mark, text = p.st.red("✗"), fmt.Sprintf("%s: %s", e.Class, e.Reason)
 		}
 		p.print(mark+" ", e.Node, text)
@@ -184,7 +188,7 @@ func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
 // width is the terminal's, or 120 where there is none.
 func width(w io.Writer) int {
-	if f, ok := w.(*os.File); ok {
+	if f, ok := file(w); ok {
 		if n, _, err := term.GetSize(int(f.Fd())); err == nil && n > 0 {
 			return n
 		}

@@ -83,14 +83,20 @@ func parseVars(args []string) (map[string]string, error) {
 }
 
 // diagnose prints diagnostics; errors among them end the command with code 7.
+// As JSON they are the output where there is no other; warnings beside a
+// document go where they do not make it two.
 func (a *app) diagnose(diags lang.Diagnostics) error {
 	if a.json {
+		w := a.err
+		if diags.HasErrors() || a.checking {
+			w = a.out
+		}
 		for _, d := range diags {
 			b, err := json.Marshal(d)
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(a.out, "%s\n", b)
+			fmt.Fprintf(w, "%s\n", b)
 		}
 	} else if len(diags) > 0 {
 		fmt.Fprint(a.err, diags.Text(a.style(a.err).on))
@@ -152,6 +158,14 @@ func (a *app) open(ctx context.Context, store cache.Reader, c *lang.Campaign) (*
 	return &session{Prepared: p, files: files, store: store, dir: dir, inputs: in}, nil
 }
 
+// remember keeps the fingerprints of files for the next command. They only save
+// time, so a folder that cannot be written is a warning.
+func (a *app) remember(s *session) {
+	if err := s.files.Close(); err != nil {
+		fmt.Fprintf(a.err, "warning: %v\n", err)
+	}
+}
+
 // facts reads the host's facts, or with --refresh=false takes those of the last
 // time. Where none are remembered of this very campaign they are read, and that
 // is said.
@@ -176,7 +190,10 @@ func (a *app) facts(ctx context.Context, c *lang.Campaign, files *key.Files, in 
 	if err := a.diagnose(diags); err != nil {
 		return f, err
 	}
-	return f, prepare.Remember(path, of, f)
+	if err := prepare.Remember(path, of, f); err != nil {
+		fmt.Fprintf(a.err, "warning: %v\n", err) // They only save time, as fingerprints do.
+	}
+	return f, nil
 }
 
 // factsOf names what facts are the facts of.

@@ -30,7 +30,7 @@ func (a *app) style(w io.Writer) style {
 
 // terminal reports whether w is one.
 func terminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
+	f, ok := file(w)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 

@@ -155,6 +155,7 @@ type world struct {
 	events    []event.Event
 	began     time.Time
 	hook      func(event.Event)
+	changed   error // what Unchanged says
 }
 
 func newWorld(t testing.TB, m *machine, decls ...compile.Decl) *world {
@@ -204,6 +205,7 @@ func (w *world) config() sched.Config {
 			}
 		},
 		Dir: w.dir, Slots: w.slots, Run: "Run_7", Tool: "0.1", Host: "node-a", Now: time.Now, Interrupt: w.interrupt,
+		Unchanged: func(any) error { return w.changed },
 	}
 }
 

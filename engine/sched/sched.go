@@ -65,6 +65,10 @@ type Config struct {
 	Tool  string // version, for records
 	Host  string // name of this host, for records
 	Now   func() time.Time
+	// Unchanged says, from a task's spec, why what the key names was another
+	// thing when the task ended. Then nothing is recorded, and the node stays
+	// as stale as it was (DESIGN 4). nil trusts that nothing changes.
+	Unchanged func(spec any) error
 	// Interrupt: the first value drains, the second kills, the third leaves.
 	Interrupt <-chan struct{}
 }
@@ -118,7 +122,7 @@ func Leases(dir string, intents []cache.Intent) (objects map[key.Digest]bool, ta
 }
 
 func (cfg *Config) place() work.Place {
-	return work.Place{Store: cfg.Store, Executor: cfg.Executor, Dir: cfg.Dir, Now: cfg.Now}
+	return work.Place{Store: cfg.Store, Executor: cfg.Executor, Dir: cfg.Dir, Now: cfg.Now, Unchanged: cfg.Unchanged}
 }
 
 // StepID names a node's step in its task's folder: the first 16 hex digits of

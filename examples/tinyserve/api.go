@@ -17,18 +17,24 @@ import (
 type server struct {
 	name    string
 	limit   int // of prompt and answer together
+	traces  string
 	started time.Time
 	engine  atomic.Pointer[engine.Engine]
 	mux     http.ServeMux
 }
 
-func newServer(name string, limit int) *server {
-	s := &server{name: name, limit: limit, started: time.Now()}
-	for _, r := range []struct {
-		method, path string
-		loaded       bool // needs the engine
-		do           func(http.ResponseWriter, *http.Request) error
-	}{
+// route is one row of the interface.
+type route struct {
+	method, path string
+	loaded       bool // needs the engine
+	do           func(http.ResponseWriter, *http.Request) error
+}
+
+// newServer makes the interface; traces is the folder for profiles, "" arms no
+// profiler.
+func newServer(name string, limit int, traces string) *server {
+	s := &server{name: name, limit: limit, traces: traces, started: time.Now()}
+	routes := []route{
 		{http.MethodPost, "/v1/completions", true, s.completions},
 		{http.MethodPost, "/v1/chat/completions", true, s.chat},
 		{http.MethodGet, "/v1/models", true, s.models},
@@ -37,7 +43,12 @@ func newServer(name string, limit int) *server {
 		{http.MethodPost, "/detokenize", true, s.detokenize},
 		{http.MethodGet, "/metrics", true, s.metrics},
 		{http.MethodGet, "/version", false, s.version},
-	} {
+	}
+	if traces != "" {
+		routes = append(routes, route{http.MethodPost, "/start_profile", true, s.startProfile},
+			route{http.MethodPost, "/stop_profile", true, s.stopProfile})
+	}
+	for _, r := range routes {
 		s.mux.HandleFunc(r.path, func(w http.ResponseWriter, q *http.Request) {
 			var err error
 			switch {
@@ -159,6 +170,27 @@ func (s *server) metrics(w http.ResponseWriter, _ *http.Request) error {
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 	_, err := w.Write([]byte(b.String()))
 	return err
+}
+
+func (s *server) startProfile(w http.ResponseWriter, _ *http.Request) error {
+	if !s.engine.Load().StartProfile() {
+		return badRequest("", "a profile is being taken already; POST /stop_profile ends it")
+	}
+	w.WriteHeader(http.StatusOK)
+	return nil
+}
+
+// stopProfile answers when the trace is written.
+func (s *server) stopProfile(w http.ResponseWriter, _ *http.Request) error {
+	rec := s.engine.Load().StopProfile()
+	if rec == nil {
+		return badRequest("", "no profile is being taken; POST /start_profile begins one")
+	}
+	path, err := rec.Write(s.traces)
+	if err != nil {
+		return &problem{Status: http.StatusInternalServerError, Type: "InternalServerError", Message: err.Error()}
+	}
+	return reply(w, map[string]string{"trace": path})
 }
 
 func (s *server) completions(w http.ResponseWriter, r *http.Request) error {

@@ -6,7 +6,7 @@
 // Package main holds the command line (options.go), the HTTP interface (api.go,
 // request.go, answer.go) and the life of the process (this file). The step loop is
 // in internal/engine, the transformer in internal/model, the vocabulary in
-// internal/vocab.
+// internal/vocab, traces of steps in internal/profile.
 //
 // The invariant: a greedy answer, and a drawn one with its seed, is a function
 // of the weights and the request alone. Batch, chunks, kernel, threads and
@@ -102,7 +102,7 @@ func serve(ctx context.Context, o options, out *log.Logger) error {
 	out.Printf("listening on http://%s", listener.Addr())
 
 	// The engine ends first, so that open answers end and Shutdown can.
-	s := newServer(o.Name, o.MaxLen)
+	s := newServer(o.Name, o.MaxLen, o.Profiles)
 	web := &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second, ErrorLog: out}
 	var wg sync.WaitGroup
 	defer wg.Wait()

@@ -26,6 +26,7 @@ type options struct {
 	Kernel    string
 	Prefix    bool
 	LoadDelay float64 // seconds
+	Profiles  string  // folder; "" is not armed
 	Version   bool
 }
 
@@ -59,6 +60,7 @@ func (o *options) flags() []flag {
 		{"kernel", "{" + strings.Join(kernels, ",") + "}", &o.Kernel, 0, 0, "matrix multiplication: naive is the formula as it stands, blocked computes four sums at once; both give the same bits"},
 		{"prefix-cache", "", &o.Prefix, 0, 0, "keep keys and values of whole blocks of 16 tokens and reuse them for prompts that begin the same"},
 		{"load-delay", "SECONDS", &o.LoadDelay, 0, 3600, "wait before loading the model, with /health answering 503: for tests of clients"},
+		{"profiler-dir", "DIR", &o.Profiles, 0, 0, "arm the profiler: POST /start_profile and /stop_profile write a trace of the steps between them to this folder"},
 	}
 }
 

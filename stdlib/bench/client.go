@@ -3,19 +3,23 @@ package bench
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"mime"
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"net/url"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/sotabuild/sotabuild/executors"
+	"github.com/sotabuild/sotabuild/stdlib/bench/judge"
 	"github.com/sotabuild/sotabuild/stdlib/bench/wire"
 	"github.com/sotabuild/sotabuild/stdlib/result"
 )
@@ -28,27 +32,40 @@ type client struct {
 	serves    []string
 	transport *http.Transport
 	start     time.Time    // of the run; all offsets count from here
+	url       string       // the spec's as net/http knows it
 	resent    atomic.Int64 // requests that a closed connection made us send twice
 }
 
-// newClient makes a client with connections of its own: HTTP/1.1, no proxy, no
-// compression. A connection is used again unless the server closes it; one
-// that it closed although it had announced to keep it (llama.cpp after each
-// stream, all servers after some idle seconds) costs a second try on a new
-// one, which is counted and reported.
+// newClient makes a client with connections of its own: no proxy, no
+// compression, and the one protocol that the URL's scheme names. A connection
+// is used again unless the server closes it; one that it closed although it had
+// announced to keep it (llama.cpp after each stream, all servers after some
+// idle seconds) costs a second try on a new one, which is counted and reported.
 func newClient(s Spec, h Host) (*client, error) {
 	header, hide, err := headers(s.Headers, h)
 	if err != nil {
 		return nil, err
 	}
+	u, err := url.Parse(s.URL)
+	if err != nil {
+		return nil, err
+	}
+	way := ways[u.Scheme]
+	c := &client{spec: s, header: header, hide: hide, url: way.scheme + "://" + u.Host + u.Path}
+	dial := h.Dial
+	if u.Scheme == "unix" {
+		c.url = "http://localhost"
+		dial = func(ctx context.Context, _, _ string) (net.Conn, error) { return h.Dial(ctx, "unix", u.Path) }
+	}
 	var protocols http.Protocols
-	protocols.SetHTTP1(true)
-	c := &client{spec: s, header: header, hide: hide, transport: &http.Transport{
+	way.protocol(&protocols)
+	c.transport = &http.Transport{
 		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
 			ctx, cancel := context.WithTimeout(ctx, s.Rules.Connect)
 			defer cancel()
-			return h.Dial(ctx, network, addr)
+			return dial(ctx, network, addr)
 		},
+		TLSClientConfig:     &tls.Config{RootCAs: h.Roots, MinVersion: tls.VersionTLS12},
 		TLSHandshakeTimeout: s.Rules.Connect,
 		DisableCompression:  true,
 		MaxIdleConnsPerHost: 1 << 20,
@@ -56,8 +73,25 @@ func newClient(s Spec, h Host) (*client, error) {
 		Protocols:           &protocols,
 		WriteBufferSize:     64 << 10,
 		ReadBufferSize:      16 << 10,
-	}}
+	}
 	return c, nil
+}
+
+// way is what a URL's scheme means.
+type way struct {
+	scheme   string // net/http's
+	protocol func(*http.Protocols)
+}
+
+func http1(p *http.Protocols) { p.SetHTTP1(true) }
+
+// ways are the schemes of Spec.URL.
+var ways = map[string]way{
+	"http":  {"http", http1},
+	"https": {"https", http1},
+	"unix":  {"http", http1},
+	"h2":    {"https", func(p *http.Protocols) { p.SetHTTP2(true) }},
+	"h2c":   {"http", func(p *http.Protocols) { p.SetUnencryptedHTTP2(true) }},
 }
 
 func (c *client) request(ctx context.Context, method, path string, body []byte) (*http.Request, error) {
@@ -67,7 +101,7 @@ func (c *client) request(ctx context.Context, method, path string, body []byte) 
 			c.resent.Add(1)
 		}
 	}})
-	req, err := http.NewRequestWithContext(ctx, method, c.spec.URL+path, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, method, c.url+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
@@ -78,29 +112,36 @@ func (c *client) request(ctx context.Context, method, path string, body []byte) 
 	return req, nil
 }
 
-// ask is one request to send.
-type ask struct {
-	id     int
-	body   []byte
-	input  int // tokens sent; 0 where only the server can count (text)
-	output int // tokens asked for
-}
-
-// sample is one request with its times from the start of the run; -1 is "never".
-type sample struct {
-	ask       *ask
-	due       time.Duration // schedule, or the slot that it waited for; -1 without either
-	scheduled time.Duration // -1 without a schedule
-	sent      time.Duration
-	end       time.Duration // last read that brought bytes
-	closed    time.Duration // the client was done with it
-	answer    wire.Answer
-	failure   wire.Failure
-}
-
 // patience ends a request when what it waits for does not happen in time.
 func patience(limit time.Duration, what string, cancel context.CancelCauseFunc) *time.Timer {
 	return time.AfterFunc(limit, func() { cancel(stalled(fmt.Sprintf("%s within %v", what, limit))) })
+}
+
+// silence ends a stream in which nothing has come for some time. An event
+// costs it a store: moving the timer on each of 100,000 events a second would
+// cost as much as reading them.
+type silence struct {
+	start time.Time
+	limit time.Duration
+	last  atomic.Int64 // of the last event, from start
+	timer *time.Timer
+	end   context.CancelCauseFunc
+}
+
+func listen(start time.Time, at, limit time.Duration, end context.CancelCauseFunc) *silence {
+	s := &silence{start: start, limit: limit, end: end}
+	s.last.Store(int64(at))
+	s.timer = time.AfterFunc(math.MaxInt64, s.look) // looks when it is set below
+	s.timer.Reset(limit)
+	return s
+}
+
+func (s *silence) look() {
+	if rest := time.Duration(s.last.Load()) + s.limit - time.Since(s.start); rest > 0 {
+		s.timer.Reset(rest)
+		return
+	}
+	s.end(stalled(fmt.Sprintf("no further event within %v", s.limit)))
 }
 
 // stalled is the cause of a request that was given up.
@@ -110,77 +151,102 @@ func (s stalled) Error() string { return string(s) }
 
 // do sends one request and reads its answer to the end. The clock starts before
 // a connection is sought: who accepts slowly makes its users wait.
-func (c *client) do(ctx context.Context, s sample) sample {
-	s.answer = wire.NewAnswer(c.spec.API, c.serves, s.ask.output+1)
-	s.end = -1
+func (c *client) do(ctx context.Context, s judge.Sample) judge.Sample {
+	s.Answer = wire.NewAnswer(c.spec.API, c.serves, s.Ask.Output+1)
+	s.End = -1
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	req, err := c.request(ctx, http.MethodPost, c.spec.Path, s.ask.body)
+	req, err := c.request(ctx, http.MethodPost, c.spec.Path, s.Ask.Body)
 	if err != nil {
-		s.failure = wire.Fail(executors.ClassClientFailed, "%v", err)
+		s.Failure = wire.Fail(executors.ClassClientFailed, "%v", err)
 		return s
 	}
-	req.Header.Set("Accept", "text/event-stream")
+	if !c.spec.Rules.NoStream {
+		req.Header.Set("Accept", "text/event-stream")
+	}
 	first := patience(c.spec.Rules.First, "no token", cancel)
 	defer first.Stop()
-	s.sent = time.Since(c.start)
+	if s.Ask.Cancel > 0 {
+		leave := time.AfterFunc(s.Ask.Cancel, func() { cancel(errLeft) })
+		defer leave.Stop()
+	}
+	s.Sent = time.Since(c.start)
 	if resp, err := c.transport.RoundTrip(req); err != nil {
-		s.answer.Lose(gone(ctx, result.ConnFailed, "no answer", err))
+		s.Answer.Lose(gone(ctx, result.ConnFailed, "no answer", err))
 	} else {
 		c.receive(ctx, resp, &s, first, cancel)
 	}
-	s.closed = time.Since(c.start)
-	s.failure = s.answer.Verdict(s.ask.input, s.ask.output, c.spec.Rules.IgnoreEOS)
-	s.failure.Reason = c.clean(s.failure.Reason)
+	s.Closed = time.Since(c.start)
+	if s.Cancelled = errors.Is(context.Cause(ctx), errLeft); s.Cancelled {
+		return s
+	}
+	s.Failure = s.Answer.Verdict(s.Ask.Input, s.Ask.Output, c.spec.Rules.IgnoreEOS)
+	s.Failure.Reason = c.clean(s.Failure.Reason)
 	return s
 }
 
-func (c *client) receive(ctx context.Context, resp *http.Response, s *sample, first *time.Timer, cancel context.CancelCauseFunc) {
+// errLeft is the cause of a request that the dataset says to cancel.
+var errLeft = errors.New("the client left, as the dataset asks")
+
+func (c *client) receive(ctx context.Context, resp *http.Response, s *judge.Sample, first *time.Timer, cancel context.CancelCauseFunc) {
 	defer resp.Body.Close()
 	kind := resp.Header.Get("Content-Type")
 	media, _, err := mime.ParseMediaType(kind)
 	switch {
 	case resp.StatusCode != http.StatusOK:
-		s.answer.Lose(wire.Fail(result.HTTPStatus, "HTTP %s: %s", resp.Status, wire.Excerpt(head(resp.Body))))
+		s.Answer.Lose(wire.Fail(result.HTTPStatus, "HTTP %s: %s", resp.Status, wire.Excerpt(head(resp.Body))))
+	case c.spec.Rules.NoStream && err == nil && media == "application/json":
+		c.whole(ctx, resp.Body, s)
 	case err != nil || media != "text/event-stream":
-		s.answer.Lose(wire.Fail(result.BadStream, "content type %q is no event stream: %s", kind, wire.Excerpt(head(resp.Body))))
+		s.Answer.Lose(wire.Fail(result.BadStream, "content type %q is no event stream: %s", kind, wire.Excerpt(head(resp.Body))))
 	default:
 		c.read(ctx, resp.Body, s, first, cancel)
 	}
+}
+
+// whole reads an answer that comes at once.
+func (c *client) whole(ctx context.Context, body io.Reader, s *judge.Sample) {
+	b, err := io.ReadAll(io.LimitReader(body, 64<<20))
+	s.End = time.Since(c.start)
+	if err != nil {
+		s.Answer.Lose(gone(ctx, result.Truncated, "the connection ended inside the answer", err))
+		return
+	}
+	s.Answer.Whole(s.End, b)
 }
 
 var buffers = sync.Pool{New: func() any { return new([16 << 10]byte) }}
 
 // read reads the stream to its end. The stamp is taken right after the read.
 // Comments and other bytes without an event do not make patience longer.
-func (c *client) read(ctx context.Context, body io.Reader, s *sample, first *time.Timer, cancel context.CancelCauseFunc) {
+func (c *client) read(ctx context.Context, body io.Reader, s *judge.Sample, first *time.Timer, cancel context.CancelCauseFunc) {
 	buf := buffers.Get().(*[16 << 10]byte)
 	defer buffers.Put(buf)
-	var later *time.Timer
+	var later *silence
 	for {
 		n, err := body.Read(buf[:])
 		at := time.Since(c.start)
 		events, ok := 0, true
 		if n > 0 {
-			s.end = at
-			events, ok = s.answer.Feed(at, buf[:n])
+			s.End = at
+			events, ok = s.Answer.Feed(at, buf[:n])
 		}
 		switch {
 		case !ok:
 			return
 		case errors.Is(err, io.EOF):
-			s.answer.End()
+			s.Answer.End()
 			return
 		case err != nil:
-			s.answer.Lose(gone(ctx, result.Truncated, fmt.Sprintf("the connection ended after %d token events", len(s.answer.Marks)), err))
+			s.Answer.Lose(gone(ctx, result.Truncated, fmt.Sprintf("the connection ended after %d token events", len(s.Answer.Marks)), err))
 			return
-		case events == 0 || len(s.answer.Marks) == 0:
+		case events == 0 || len(s.Answer.Marks) == 0:
 		case later == nil:
 			first.Stop()
-			later = patience(c.spec.Rules.Stall, "no further event", cancel)
-			defer later.Stop()
+			later = listen(c.start, at, c.spec.Rules.Stall, cancel)
+			defer later.timer.Stop()
 		default:
-			later.Reset(c.spec.Rules.Stall)
+			later.last.Store(int64(at))
 		}
 	}
 }
@@ -198,16 +264,22 @@ func gone(ctx context.Context, class result.Class, what string, err error) wire.
 func ended(ctx context.Context) wire.Failure {
 	cause := context.Cause(ctx)
 	var s stalled
+	var e early
 	switch {
 	case cause == nil:
 		return wire.Failure{}
 	case errors.As(cause, &s):
 		return wire.Fail(result.Stalled, "%v", s)
-	case errors.Is(cause, errTotal):
-		return wire.Fail(executors.ClassTimeout, "%v", errTotal)
+	case errors.As(cause, &e):
+		return e.Failure
 	}
 	return wire.Fail(executors.ClassInterrupted, "the run was stopped before it was done")
 }
+
+// early is the cause of a cell that ends before all requests are sent.
+type early struct{ wire.Failure }
+
+func (e early) Error() string { return e.Reason }
 
 // head reads the start of a body that is no stream. What cannot be read is not
 // missed: it only illustrates a failure that is already certain.
@@ -245,4 +317,24 @@ func (c *client) models(ctx context.Context) ([]string, wire.Failure) {
 		return nil, wire.Fail(result.WrongModel, "%s has %q, not %q", what, ids, c.spec.Model)
 	}
 	return ids, wire.Failure{}
+}
+
+// Transport is the connection that a run with this Spec would use: the
+// round tripper, the base URL as net/http knows it, and the headers. The caller
+// closes its idle connections.
+func Transport(s Spec, h Host) (*http.Transport, string, http.Header, error) {
+	u, err := url.Parse(s.URL)
+	if err != nil || ways[u.Scheme].scheme == "" {
+		return nil, "", nil, fmt.Errorf("url is %q; write http://HOST:PORT (or https, h2, h2c, or unix:///PATH)", s.URL)
+	}
+	rules, bad := s.Rules.Check()
+	if err := errors.Join(bad...); err != nil {
+		return nil, "", nil, err
+	}
+	s.Rules = rules
+	c, err := newClient(s, h)
+	if err != nil {
+		return nil, "", nil, err
+	}
+	return c.transport, c.url, c.header, nil
 }

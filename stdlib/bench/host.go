@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"crypto/x509"
 	"fmt"
 	"net"
 	"net/http"
@@ -13,10 +14,13 @@ import (
 
 // Host is what a run takes from the machine it runs on. Tests replace it.
 type Host struct {
-	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
-	Env  func(name string) (string, bool)
+	Dial  func(ctx context.Context, network, addr string) (net.Conn, error)
+	Env   func(name string) (string, bool)
+	Roots *x509.CertPool // trusted for TLS; nil is the system's, or SSL_CERT_FILE's
 	// CPU is the CPU time that this process has used; nil is not observed.
 	CPU func() time.Duration
+	// Watch gets the state of the run some times a second; nil is nobody.
+	Watch func(Progress)
 }
 
 // ThisHost is the machine itself.

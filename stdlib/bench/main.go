@@ -11,7 +11,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"syscall"
-	"time"
 
 	"github.com/sotabuild/sotabuild/executors/runner"
 	"github.com/sotabuild/sotabuild/stdlib/result"
@@ -22,54 +21,8 @@ const (
 	RowFile      = "row.json"
 	RequestsFile = "requests.jsonl"
 	OutcomeFile  = "outcome.json"
+	PartsFile    = "parts.json" // numbers by adapter and by turn, where there are any
 )
-
-// Request is one line of requests.jsonl. Times are seconds from the start of
-// the measured part; what never happened is absent.
-type Request struct {
-	ID        int          `json:"id"` // the prompt's
-	Scheduled *float64     `json:"scheduled,omitempty"`
-	Sent      float64      `json:"sent"`
-	First     *float64     `json:"first,omitempty"` // first event with a token
-	Last      *float64     `json:"last,omitempty"`  // last event with a token
-	End       *float64     `json:"end,omitempty"`   // last byte
-	Events    int          `json:"token_events"`
-	Input     *int64       `json:"input_tokens,omitempty"`  // as the server counted
-	Output    *int64       `json:"output_tokens,omitempty"` // as the server counted
-	Cached    *int64       `json:"cached_tokens,omitempty"`
-	Class     result.Class `json:"class,omitempty"`
-	Reason    string       `json:"reason,omitempty"`
-}
-
-func (m measured) requests() []Request {
-	out := make([]Request, 0, len(m.samples))
-	for _, s := range m.samples {
-		marks, u := s.answer.Marks, s.answer.Usage
-		r := Request{ID: s.ask.id, Scheduled: seconds(s.scheduled), Sent: s.sent.Seconds(), End: seconds(s.end),
-			Events: len(marks), Input: counted(u.Input), Output: counted(u.Output), Cached: counted(u.Cached),
-			Class: s.failure.Class, Reason: s.failure.Reason}
-		if n := len(marks); n > 0 {
-			r.First, r.Last = seconds(marks[0]), seconds(marks[n-1])
-		}
-		out = append(out, r)
-	}
-	return out
-}
-
-func seconds(d time.Duration) *float64 {
-	if d < 0 {
-		return nil
-	}
-	v := d.Seconds()
-	return &v
-}
-
-func counted(n int64) *int64 {
-	if n < 0 {
-		return nil
-	}
-	return &n
-}
 
 // Main is the step's client: it measures the cell that the spec file describes
 // at the url, which is known only once the server is up, and writes the verdict into its folder. It returns the exit code: 0 when the
@@ -120,7 +73,15 @@ func (r Report) Write(dir string) error {
 	if err != nil {
 		return fmt.Errorf("encoding outcome: %w", err)
 	}
-	return errors.Join(
+	var parts error
+	if len(r.Parts) > 0 {
+		b, err := json.MarshalIndent(r.Parts, "", "  ")
+		if err != nil {
+			return fmt.Errorf("encoding parts: %w", err)
+		}
+		parts = replace(filepath.Join(dir, PartsFile), append(b, '\n'))
+	}
+	return errors.Join(parts,
 		replace(filepath.Join(dir, RequestsFile), lines.Bytes()),
 		replace(filepath.Join(dir, RowFile), append(row, '\n')),
 		replace(filepath.Join(dir, OutcomeFile), append(outcome, '\n')))

@@ -18,6 +18,7 @@ import (
 	"github.com/sotabuild/sotabuild/executors"
 	"github.com/sotabuild/sotabuild/executors/runner"
 	"github.com/sotabuild/sotabuild/stdlib/bench"
+	"github.com/sotabuild/sotabuild/stdlib/bench/judge"
 	"github.com/sotabuild/sotabuild/stdlib/result"
 	"github.com/sotabuild/sotabuild/stdlib/simserve"
 )
@@ -83,7 +84,7 @@ func TestMainMeasuresOverLoopback(t *testing.T) {
 	var delays []float64
 	n := 0
 	for in := bufio.NewScanner(lines); in.Scan(); n++ {
-		var q bench.Request
+		var q judge.Request
 		if err := json.Unmarshal(in.Bytes(), &q); err != nil {
 			t.Fatal(err)
 		}

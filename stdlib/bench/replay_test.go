@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/sotabuild/sotabuild/stdlib/bench"
+	"github.com/sotabuild/sotabuild/stdlib/bench/judge"
 	"github.com/sotabuild/sotabuild/stdlib/result"
 )
 
@@ -128,6 +129,8 @@ var captures = []answered{
 	{"h200/vllm_0.26.0.chat", bench.Chat, 4, "", "", 11, 4, 0, 4, 1, 4},
 	{"h200/sglang_0.5.17.chat", bench.Chat, 4, "", "", 11, 4, none, 4, 1, 4},
 	{"h200/sglang_0.5.17.completion_ids", bench.Completions, 4, "", "", 4, 4, none, 4, 0, 3},
+	{"h200/sglang_0.5.17.generate", bench.SGLang, 4, "", "", 4, 4, 3, 4, 0, 3},
+	{"h200/sglang_0.5.17.generate", bench.SGLang, 5, "eos", result.ShortOutput, 4, 4, 3, 4, 0, 3},
 	{"h200/sglang_0.5.17.nomodel", bench.Completions, 2, "", result.BadStream, none, none, none, 0, none, none},
 	{"h200/sglang_0.5.17.toolong", bench.Completions, 2, "", result.HTTPStatus, none, none, none, 0, none, none},
 	{"h200/sglang_0.5.17.badjson", bench.Completions, 2, "", result.HTTPStatus, none, none, none, 0, none, none},
@@ -157,7 +160,7 @@ func TestCapturesMeanTheSameInAnySplit(t *testing.T) {
 	}
 }
 
-func check(t *testing.T, c answered, q bench.Request, timed bool) {
+func check(t *testing.T, c answered, q judge.Request, timed bool) {
 	t.Helper()
 	said := func(n *int64) int64 {
 		if n == nil {
@@ -185,7 +188,7 @@ func check(t *testing.T, c answered, q bench.Request, timed bool) {
 
 // replay sends the bytes as the answer to one request and closes the
 // connection, as llama.cpp does although it announces to keep it.
-func replay(t *testing.T, c answered, pieces [][]byte, wait time.Duration) bench.Request {
+func replay(t *testing.T, c answered, pieces [][]byte, wait time.Duration) judge.Request {
 	t.Helper()
 	dataset := `{"id":0,"text":"a prompt","output_len":%d}` + "\n"
 	if c.how == "ids" {

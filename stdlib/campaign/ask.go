@@ -41,6 +41,7 @@ type AskSpec struct {
 type Host struct {
 	Self    string // the sotabuild binary
 	Program string
+	Tree    string // what identifies the program, if not its file
 	Model   string // path or id, as the server's command line takes it
 	Port    int    // 0: chosen by the runner
 	Label   string
@@ -68,12 +69,12 @@ func hostOf(c *lang.Campaign, f Facts, fw lang.Framework) Host {
 	if model == "" {
 		model = c.Model.ID
 	}
-	return Host{Self: f.Self, Program: fw.Program, Model: model, Port: fw.Port, Label: fw.Label, Secrets: c.Run.Secrets, StartTimeout: fw.StartTimeout}
+	return Host{Self: f.Self, Program: fw.Program, Tree: fw.Tree, Model: model, Port: fw.Port, Label: fw.Label, Secrets: c.Run.Secrets, StartTimeout: fw.StartTimeout}
 }
 
-// environment is what every process of a task gets beside the framework's own
+// Environment is what every process of a task gets beside the framework's own
 // declared variables. Nothing of the host's environment is passed on.
-func environment(declared map[string]string) []string {
+func Environment(declared map[string]string) []string {
 	env := []string{
 		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
 		"HOME={out}", "LANG=C.UTF-8", "LC_ALL=C.UTF-8", "TZ=UTC", "COLUMNS=200",
@@ -93,17 +94,17 @@ func askTask(jobs []compile.Job, dir string) (executors.Task, error) {
 		spec.Steps = append(spec.Steps, runner.Step{
 			ID:       sched.StepID(j.Key),
 			Argv:     fill(s.Command, map[string]string{"program": s.Host.Program, "model": s.Host.Model}, nil),
-			Env:      environment(s.Env),
+			Env:      Environment(s.Env),
 			Deadline: askTimeout,
 			Stdout:   "stdout.txt", Stderr: "stderr.txt",
 			AnyExit: true,
 		})
 	}
-	return newTask(spec, dir, jobs[0].Spec.(AskSpec).Host, jobs[0].Spec.(AskSpec).Image)
+	return NewTask(spec, dir, jobs[0].Spec.(AskSpec).Host, jobs[0].Spec.(AskSpec).Image)
 }
 
-// newTask writes the runner's spec into dir and describes the task around it.
-func newTask(spec runner.Spec, dir string, h Host, image string) (executors.Task, error) {
+// NewTask writes the runner's spec into dir and describes the task around it.
+func NewTask(spec runner.Spec, dir string, h Host, image string) (executors.Task, error) {
 	spec.Task = executors.TaskID(filepath.Base(dir))
 	if err := runner.WriteSpec(dir, spec); err != nil {
 		return executors.Task{}, err

@@ -251,7 +251,7 @@ func (d *Declared) declareCells(c *lang.Campaign, f Facts, fw lang.Framework, ca
 				Addr: life + "." + s.Name + suffix(n), Skip: skip}
 			decl := compile.Decl{
 				Addr: cell.Addr, Kind: BenchKind, Block: block(fw),
-				Spec: newBenchSpec(c, f, fw, cand, s, n), Batch: life,
+				Spec: NewBenchSpec(c, f, fw, cand, s, n), Batch: life,
 				Resources: compile.Resources{Quiet: true},
 				Timeout:   cellTimeout(s),
 				Skip:      skip,

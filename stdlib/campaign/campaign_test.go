@@ -230,11 +230,11 @@ func TestFlagsAsWords(t *testing.T) {
 	} {
 		d := &lang.Definition{Server: lang.Server{FlagStyle: c.style, Booleans: c.booleans},
 			Flags: lang.FlagRules{Fixed: []lang.Flag{{Name: "fixed", Value: lang.Value{Kind: lang.Int, Int: 1}}}}}
-		if got := strings.Join(words(Given(lang.Framework{Definition: d}, flags)), " "); got != c.want {
+		if got := strings.Join(Words(Given(lang.Framework{Definition: d}, flags)), " "); got != c.want {
 			t.Errorf("%s/%s: %s, want %s", c.style, c.booleans, got, c.want)
 		}
 		own := []lang.Flag{{Name: "fixed", Value: lang.Value{Kind: lang.Int, Int: 2}}}
-		if got := strings.Join(words(Given(lang.Framework{Definition: d}, own)), " "); got != "--fixed 2" {
+		if got := strings.Join(Words(Given(lang.Framework{Definition: d}, own)), " "); got != "--fixed 2" {
 			t.Errorf("a flag of the campaign gives way to a fixed one: %s", got)
 		}
 	}

@@ -81,7 +81,8 @@ func acceptSample(spec any, found []*cache.Record, now time.Time) compile.Accept
 	return compile.Acceptance{Result: r, Text: text}
 }
 
-func newBenchSpec(c *lang.Campaign, f Facts, fw lang.Framework, cand search.Candidate, s lang.Scenario, n *int) BenchSpec {
+// NewBenchSpec is the cell of a candidate in a scenario; n is its concurrency.
+func NewBenchSpec(c *lang.Campaign, f Facts, fw lang.Framework, cand search.Candidate, s lang.Scenario, n *int) BenchSpec {
 	sw := f.Software[fw.Label]
 	w := c.Load.Workload
 	path, api := fw.Definition.Server.Completions, bench.Completions
@@ -109,7 +110,7 @@ func newBenchSpec(c *lang.Campaign, f Facts, fw lang.Framework, cand search.Cand
 			Temperature: w.Temperature, MinSuccess: c.Judge.SLA.MinSuccessRate, Seed: w.Seed},
 		GPUs: gpus, Smoke: c.Smoke,
 		Life: Life{
-			Host: hostOf(c, f, fw), Args: words(Given(fw, cand.Flags)), Framework: fw.Definition,
+			Host: hostOf(c, f, fw), Args: Words(Given(fw, cand.Flags)), Framework: fw.Definition,
 			Hardware: f.Hardware, Warmup: w.Warmup, MaxAge: c.Judge.Quality.MaxAge,
 			Workload: result.Workload{Kind: w.Dataset, InputLen: s.InputLen, OutputLen: s.OutputLen, NumPrompts: s.NumPrompts,
 				Arrival: w.Arrival, Rate: w.Rate, Concurrency: n, Endpoint: path, Smoke: c.Smoke},
@@ -125,7 +126,7 @@ func benchTask(jobs []compile.Job, dir string) (executors.Task, error) {
 	first := jobs[0].Spec.(BenchSpec)
 	spec := runner.Spec{
 		Version:   runner.SpecVersion,
-		Processes: []runner.Process{serverOf(first)},
+		Processes: []runner.Process{ServerOf(first)},
 		Endpoint:  runner.Endpoint{Role: "server"},
 		Probes:    probes(first),
 		Deadlines: runner.Deadlines{Start: first.Life.Host.StartTimeout},
@@ -138,15 +139,16 @@ func benchTask(jobs []compile.Job, dir string) (executors.Task, error) {
 		}
 		spec.Steps = append(spec.Steps, step)
 	}
-	return newTask(spec, dir, first.Life.Host, first.Image)
+	return NewTask(spec, dir, first.Life.Host, first.Image)
 }
 
-func serverOf(s BenchSpec) runner.Process {
+// ServerOf is the process that serves a cell.
+func ServerOf(s BenchSpec) runner.Process {
 	d := s.Life.Framework.Server
 	p := runner.Process{
 		Role: "server", Count: 1,
 		Argv:   fill(d.Command, map[string]string{"program": s.Life.Host.Program, "model": s.Life.Host.Model, "served_name": s.Model.ID}, s.Life.Args),
-		Env:    environment(s.Env),
+		Env:    Environment(s.Env),
 		Port:   s.Life.Host.Port,
 		Health: runner.Health{Path: d.Health},
 		Stop:   runner.Stop{First: d.Stop.First, Second: d.Stop.Second},
@@ -204,7 +206,7 @@ func benchStep(j compile.Job, dir string) (runner.Step, error) {
 	}
 	return runner.Step{
 		ID: id, Argv: []string{s.Life.Host.Self, "client", "{step}/" + clientFile, "{url}"},
-		Env:      environment(nil),
+		Env:      Environment(nil),
 		Deadline: cellTimeout(lang.Scenario{NumPrompts: s.Life.Workload.NumPrompts}),
 		Outputs:  []string{"row.json", "requests.jsonl"},
 	}, nil
@@ -270,7 +272,7 @@ func (s BenchSpec) subject() result.Subject {
 func (s BenchSpec) SkippedRow(class result.Class, reason string) result.Row {
 	row := result.Row{Version: result.RowVersion, Workload: s.Life.Workload, Subject: s.subject()}
 	row.Fail(class, reason)
-	row.Server.Command = serverOf(s).Argv
+	row.Server.Command = ServerOf(s).Argv
 	return row
 }
 
@@ -289,7 +291,7 @@ func (s BenchSpec) complete(row *result.Row, j compile.Job, step compile.StepRes
 			}
 		}
 	}
-	row.Server.Command = serverOf(s).Argv
+	row.Server.Command = ServerOf(s).Argv
 	if step.TaskDir == "" {
 		return
 	}

@@ -40,7 +40,7 @@ func cellJob(t *testing.T, s *cache.Local) compile.Job {
 	t.Helper()
 	c := sample.Load(t, sample.Text)
 	fw := Compared(c)[0]
-	spec := newBenchSpec(c, facts(c), fw, search.Expand(fw.Flags, fw.Search)[0], c.Load.Scenarios[0], nil)
+	spec := NewBenchSpec(c, facts(c), fw, search.Expand(fw.Flags, fw.Search)[0], c.Load.Scenarios[0], nil)
 	put := func(content string) key.Digest {
 		d, _, err := s.Object(strings.NewReader(content))
 		if err != nil {

@@ -60,8 +60,8 @@ func Given(fw lang.Framework, flags []lang.Flag) []help.Given {
 	return out
 }
 
-// words are the arguments of given flags.
-func words(given []help.Given) []string {
+// Words are the arguments of given flags.
+func Words(given []help.Given) []string {
 	var out []string
 	for _, g := range given {
 		out = append(out, g.Name)

@@ -12,15 +12,20 @@ import (
 // book is a cookbook as it was read.
 type book struct {
 	model, tokenizer, precision, quantization string
-	gpuModel                                  string
-	gpus                                      int
-	multiNode                                 bool
+	hardware                                  hardware
 	scenarios                                 []scenario
 	prompts                                   int
 	load                                      load
 	limit                                     int
 	sides                                     []side
 	left                                      []string // what is not taken over, one sentence each
+}
+
+// hardware is the GPUs; a cookbook need not say which.
+type hardware struct {
+	model     string
+	count     int
+	multiNode bool
 }
 
 // scenario is a pair of lengths.
@@ -86,10 +91,10 @@ func (r *reader) read(src []byte) book {
 	}
 	model := top.mapping("model", []string{"name", "tokenizer", "precision", "quantization"}, []string{"name"}, nil)
 	b.model, b.tokenizer, b.precision, b.quantization = model.text("name"), model.text("tokenizer"), model.text("precision"), model.text("quantization")
-	hardware := top.mapping("hardware", []string{"gpu_model", "gpu_count", "multi_node"}, []string{"gpu_count"}, nil)
-	b.gpuModel, b.gpus, b.multiNode = hardware.text("gpu_model"), hardware.count("gpu_count"), hardware.yes("multi_node")
-	if v := hardware.node("gpu_count"); b.gpus > maxGPUs {
-		r.bad(v, value, "gpu_count is %d, and no campaign has more than %d.", b.gpus, maxGPUs)
+	gpus := top.mapping("hardware", []string{"gpu_model", "gpu_count", "multi_node"}, []string{"gpu_count"}, nil)
+	b.hardware = hardware{gpus.text("gpu_model"), gpus.count("gpu_count"), gpus.yes("multi_node")}
+	if n := b.hardware.count; n > maxGPUs {
+		r.bad(gpus.node("gpu_count"), value, "gpu_count is %d, and no campaign has more than %d.", n, maxGPUs)
 	}
 	r.dataset(top, &b)
 	r.benchmark(top, &b)

@@ -123,13 +123,13 @@ func (w *writer) model(b book, o Options) {
 }
 
 func (w *writer) gpus(b book, o Options) {
-	ids := make([]string, b.gpus)
+	ids := make([]string, b.hardware.count)
 	for i := range ids {
 		ids[i] = fmt.Sprint(i)
 	}
 	model := o.GPU
 	if model == "" {
-		model = b.gpuModel
+		model = b.hardware.model
 	}
 	w.open("gpus")
 	if model == "" {
@@ -138,7 +138,7 @@ func (w *writer) gpus(b book, o Options) {
 	}
 	w.line("model = %s", quote(model))
 	w.line("ids = [%s]", strings.Join(ids, ", "))
-	w.line("multi_node = %t", b.multiNode)
+	w.line("multi_node = %t", b.hardware.multiNode)
 	w.shut()
 }
 

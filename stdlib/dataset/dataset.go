@@ -7,6 +7,8 @@
 // goroutine; an error says what is wrong with the Spec or with which line.
 package dataset
 
+import "encoding/json"
+
 // Spec is one frozen set. All of it is keyed by the dataset node.
 type Spec struct {
 	Kind      string `key:"dataset" json:"kind"`          // random
@@ -22,11 +24,34 @@ type Spec struct {
 	Stream string `key:"stream" json:"stream"`
 }
 
-// Prompt is one line of the file (JSON lines). It has either Tokens or Text.
+// Prompt is one line of the file (JSON lines). It has either Tokens, Text or
+// Messages.
 type Prompt struct {
-	ID        int    `json:"id"` // the line, from 0
-	Warmup    bool   `json:"warmup,omitempty"`
-	Tokens    []int  `json:"tokens,omitempty"`
-	Text      string `json:"text,omitempty"`
-	OutputLen int    `json:"output_len"`
+	ID        int       `json:"id"` // the line, from 0
+	Warmup    bool      `json:"warmup,omitempty"`
+	Tokens    []int     `json:"tokens,omitempty"`
+	Text      string    `json:"text,omitempty"`
+	Messages  []Message `json:"messages,omitempty"`
+	InputLen  int       `json:"input_len,omitempty"` // what the server must count for a text; 0 is not known
+	OutputLen int       `json:"output_len"`
+	At        *float64  `json:"at_s,omitempty"` // seconds from the start of the trace; nil outside of one
+	Turn      Turn      `json:"turn,omitzero"`
+	Adapter   string    `json:"adapter,omitempty"` // model to ask for instead of the cell's
+	// Body are frozen further fields of the request, such as a schema or tools.
+	Body   map[string]json.RawMessage `json:"body,omitempty"`
+	Cancel float64                    `json:"cancel_s,omitempty"` // seconds after which the client leaves; 0 never
+}
+
+// Message is one message of a conversation.
+type Message struct {
+	Role    string `json:"role"`
+	Content string `json:"content"`
+}
+
+// Turn is a prompt's place in a session; the zero value is outside of one. A
+// turn is sent when the one before it has ended and its thinking time is over.
+type Turn struct {
+	Session int     `json:"session"` // from 1
+	Number  int     `json:"number"`  // from 1
+	Think   float64 `json:"think_s,omitempty"`
 }

@@ -164,7 +164,7 @@ func TestBadFileIsRefused(t *testing.T) {
 		{"wrong_id", good + good, "line 2: id is 0, not 1"},
 		{"unknown_field", `{"id":0,"token":[1],"output_len":1}` + "\n", `unknown field "token"`},
 		{"nothing_to_send", `{"id":0,"output_len":1}` + "\n", "neither tokens nor text"},
-		{"both", `{"id":0,"tokens":[1],"text":"a","output_len":1}` + "\n", "both tokens and text"},
+		{"both", `{"id":0,"tokens":[1],"text":"a","output_len":1}` + "\n", "more than one of tokens"},
 		{"no_output", `{"id":0,"tokens":[1]}` + "\n", "output_len is 0"},
 		{"negative_id", `{"id":0,"tokens":[-1],"output_len":1}` + "\n", "token id -1"},
 		{"two_values", `{"id":0,"tokens":[1],"output_len":1} {}` + "\n", "more than one value"},

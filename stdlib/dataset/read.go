@@ -58,12 +58,22 @@ func follows(p Prompt, before []Prompt) error {
 		return fmt.Errorf("id is %d, not %d", p.ID, len(before))
 	case p.Warmup && len(before) > 0 && !before[len(before)-1].Warmup:
 		return errors.New("a warm-up prompt after a measured one")
-	case len(p.Tokens) == 0 && p.Text == "":
-		return errors.New("neither tokens nor text")
-	case len(p.Tokens) > 0 && p.Text != "":
-		return errors.New("both tokens and text")
+	case p.kinds() == 0:
+		return errors.New("neither tokens nor text nor messages")
+	case p.kinds() > 1:
+		return errors.New("more than one of tokens, text and messages")
+	case p.InputLen < 0, p.InputLen > 0 && len(p.Tokens) > 0:
+		return fmt.Errorf("input_len is %d; it is the count of a text", p.InputLen)
 	case p.OutputLen < 1:
 		return fmt.Errorf("output_len is %d", p.OutputLen)
+	case p.At != nil && !(*p.At >= 0 && *p.At < 1e9):
+		return fmt.Errorf("at_s is %v", *p.At)
+	case !(p.Cancel >= 0 && p.Cancel < 1e9), !(p.Turn.Think >= 0 && p.Turn.Think < 1e9):
+		return errors.New("a time is negative or none")
+	case (p.Turn.Session > 0) != (p.Turn.Number > 0), p.Turn.Session < 0:
+		return fmt.Errorf("turn %d of session %d", p.Turn.Number, p.Turn.Session)
+	case p.Turn.Number > 1 && (len(before) == 0 || before[len(before)-1].Turn.Session != p.Turn.Session || before[len(before)-1].Turn.Number != p.Turn.Number-1):
+		return fmt.Errorf("turn %d of session %d does not follow the turn before it", p.Turn.Number, p.Turn.Session)
 	}
 	for _, t := range p.Tokens {
 		if t < 0 {
@@ -71,4 +81,14 @@ func follows(p Prompt, before []Prompt) error {
 		}
 	}
 	return nil
+}
+
+// kinds is how many of the prompt's three forms are there.
+func (p Prompt) kinds() (n int) {
+	for _, is := range []bool{len(p.Tokens) > 0, p.Text != "", len(p.Messages) > 0} {
+		if is {
+			n++
+		}
+	}
+	return n
 }

@@ -30,5 +30,19 @@ definition "tinyserve" {
     match = "address already in use"
   }
 
+  # The routes exist only while it is armed. stop answers when the file is
+  # written.
+  profiler {
+    flags = {
+      profiler_dir = "{dir}"
+    }
+    start {
+      path = "/start_profile"
+    }
+    stop {
+      path = "/stop_profile"
+    }
+  }
+
   sources = ["examples/tinyserve/**"]
 }

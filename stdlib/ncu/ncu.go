@@ -97,6 +97,14 @@ func Make(ctx context.Context, o Options) (Digest, error) {
 	return d, nil
 }
 
+// Missing is the digest of a comparison for which no ncu was found to collect
+// one side ("baseline" or "candidate").
+func Missing(o Options, role, program string) Digest {
+	d := Digest{Schema: schema, Subject: o.Subject, KernelRegex: cmp.Or(o.Candidate.Kernel, o.Kernel)}
+	d.block(blockerOf(role, &source.MissingTool{Program: program}), o.Fallback)
+	return d
+}
+
 // side is one side while it is read.
 type side struct {
 	Source

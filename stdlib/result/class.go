@@ -33,6 +33,7 @@ const (
 	BadFlagValue    Class = "bad_flag_value"
 	NoHelp          Class = "no_help"
 	NoResult        Class = "no_result"
+	NoCounters      Class = "no_counters"
 )
 
 // ClassRow is one row of the table of failure classes.
@@ -57,6 +58,7 @@ var Classes = []ClassRow{
 	{executors.ClassTimeout, Timeout, 1, false, false, "the cell passed its deadline"},
 	{executors.ClassNoOutput, Failed, 0, false, false, "a declared output is missing or empty"},
 	{executors.ClassStopFailed, Failed, 0, false, false, "the server could not be ended"},
+	{executors.ClassChanged, Failed, 0, false, false, "the program or the model changed while it was measured"},
 	{executors.ClassInterrupted, Failed, 0, false, false, "stopped before it was done"},
 	{executors.ClassLost, Failed, 0, false, false, "the executor lost sight of the task"},
 	{ConnFailed, Failed, 0, false, false, "connections were refused or reset"},
@@ -82,6 +84,7 @@ var Classes = []ClassRow{
 	{BadFlagValue, Skipped, 0, true, false, "the program's own help does not allow the value"},
 	{NoHelp, Failed, 0, false, false, "the program did not print its help"},
 	{NoResult, Failed, 0, false, false, "no candidate gave a number"},
+	{NoCounters, Failed, 0, false, false, "the kernel's counters could not be read: the digest has a blocker"},
 }
 
 // Lookup finds a class's row in the table.

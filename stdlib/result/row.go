@@ -93,6 +93,19 @@ type Requests struct {
 	Input    int64         `json:"input_tokens"`       // as the server counted
 	Output   int64         `json:"output_tokens"`      // as the server counted
 	Cached   *int64        `json:"cached_tokens,omitempty"`
+	// Cancelled requests are the ones that the client left as the dataset asks:
+	// neither successes nor failures.
+	Cancelled int      `json:"cancelled,omitempty"`
+	Lengths   *Lengths `json:"lengths,omitempty"` // nil without a success
+}
+
+// Lengths are percentiles of the successes' token counts, as the server
+// counted (R144).
+type Lengths struct {
+	InputP50  float64 `json:"input_p50"`
+	InputP95  float64 `json:"input_p95"`
+	OutputP50 float64 `json:"output_p50"`
+	OutputP95 float64 `json:"output_p95"`
 }
 
 // Metric is one number with its definition.

@@ -39,8 +39,8 @@ func (r *Row) validateStatus(v *violations) {
 	if r.Status == OK {
 		v.add(r.Class != "" || r.Reason != "", "ok with class %q and reason %q", r.Class, r.Reason)
 		v.add(r.Requests.OK == 0, "ok without a successful request")
-		v.add(r.Requests.OK+r.Requests.Failed != r.Workload.NumPrompts,
-			"ok with %d requests of %d", r.Requests.OK+r.Requests.Failed, r.Workload.NumPrompts)
+		all := r.Requests.OK + r.Requests.Failed + r.Requests.Cancelled
+		v.add(all != r.Workload.NumPrompts, "ok with %d requests of %d", all, r.Workload.NumPrompts)
 		v.add(r.Time.Seconds == 0 || r.Time.Started.IsZero(), "ok without a measured span")
 		_, rate := r.Metric("request_throughput")
 		v.add(!rate, "ok without request_throughput")
@@ -86,7 +86,7 @@ func (w Workload) validate(v *violations) {
 }
 
 func (q Requests) validate(v *violations) {
-	v.add(min(q.OK, q.Failed) < 0 || min(q.Input, q.Output) < 0 || q.Cached != nil && *q.Cached < 0, "negative count")
+	v.add(min(q.OK, q.Failed, q.Cancelled) < 0 || min(q.Input, q.Output) < 0 || q.Cached != nil && *q.Cached < 0, "negative count")
 	v.add(len(q.Examples) > 5, "%d examples of failed requests, at most 5", len(q.Examples))
 	sum := 0
 	for c, n := range q.Failures {

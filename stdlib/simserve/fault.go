@@ -1,5 +1,10 @@
 package simserve
 
+import (
+	"net/http"
+	"slices"
+)
+
 // Fault is what goes wrong with a request.
 type Fault string
 
@@ -28,6 +33,19 @@ const (
 	LateToken    Fault = "late_token"
 	WrongModel   Fault = "wrong_model"
 	AnswersModel Fault = "answers_model"
+	HTTP429      Fault = "http_429"
+	StallHead    Fault = "stall_head"
+	Page         Fault = "page"
+	Empty        Fault = "empty"
+	ErrorFirst   Fault = "error_first"
+	ErrorObject  Fault = "error_object"
+	ErrorClose   Fault = "error_close"
+	HalfEvent    Fault = "half_event"
+	DoneTwice    Fault = "done_twice"
+	AfterDone    Fault = "after_done"
+	OddFinish    Fault = "odd_finish"
+	UsageFalls   Fault = "usage_falls"
+	CachedOver   Fault = "cached_over"
 )
 
 // FaultRow is one row of the table of faults.
@@ -61,14 +79,31 @@ var Faults = []FaultRow{
 	{LateToken, "a token after the finish reason"},
 	{WrongModel, "the model list and all answers name another model"},
 	{AnswersModel, "the answers name another model than the list"},
+	{HTTP429, "status 429 with an error object, as of a full server"},
+	{StallHead, "no answer at all, not even a status"},
+	{Page, "status 200 with a web page, as of a gateway"},
+	{Empty, "status 200 and an event stream without an event"},
+	{ErrorFirst, "an error event instead of the first token, then [DONE]"},
+	{ErrorObject, "half-way an object of kind error, which is no error field"},
+	{ErrorClose, "half-way an error event, then the stream ends without [DONE]"},
+	{HalfEvent, "half-way the stream ends properly, inside an event"},
+	{DoneTwice, "[DONE] twice"},
+	{AfterDone, "an event with a token after [DONE]"},
+	{OddFinish, "a finish reason that no API has"},
+	{UsageFalls, "counts on two events, the later one lower"},
+	{CachedOver, "usage counts more cached tokens than prompt tokens"},
 }
 
 const otherModel = "another-model"
 
-// fault says what goes wrong with request i.
-func (s *server) fault(i int) Fault {
-	if i < s.After || (i-s.After)%s.Every != 0 {
-		return None
+// fault says what goes wrong with request i. A header of the request decides
+// before the configuration; not ok if it names no fault.
+func (s *server) fault(i int, r *http.Request) (f Fault, ok bool) {
+	if asked := Fault(r.Header.Get("X-Sim-Fault")); asked != "" {
+		return asked, slices.ContainsFunc(Faults, func(row FaultRow) bool { return row.Fault == asked })
 	}
-	return s.Fault
+	if i < s.After || (i-s.After)%s.Every != 0 {
+		return None, true
+	}
+	return s.Fault, true
 }

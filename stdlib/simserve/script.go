@@ -84,7 +84,7 @@ func (s *server) script(q request, chat bool, fault Fault) script {
 	if fault == WrongModel || fault == AnswersModel {
 		w.model = otherModel
 	}
-	first := s.Prefill + time.Duration(q.input)*s.PerToken
+	first := s.Prefill + time.Duration(q.input-q.cached)*s.PerToken
 	var p script
 	if s.Form.RoleFirst {
 		p.lines = append(p.lines, line{body: w.role()})
@@ -97,39 +97,35 @@ func (s *server) script(q request, chat bool, fault Fault) script {
 		p.end = hang
 		return p
 	}
-	tokens := q.MaxTokens
+	if fault == ErrorFirst {
+		p.lines = append(p.lines, line{at: first, body: failure(500, "no memory")}, line{at: first, raw: done})
+		return p
+	}
+	tokens, reason := q.MaxTokens, "length"
 	if fault == LongOutput {
 		tokens++
 	}
-	events := (tokens + s.Form.PerEvent - 1) / s.Form.PerEvent
-	made, reason := 0, "length"
+	sizes := s.sizes(tokens)
+	made := 0
 	var tail line // the last event of the answer
-	for i := range events {
+	for i, n := range sizes {
 		at := first + time.Duration(i)*s.Step
-		n := min(s.Form.PerEvent, tokens-made)
 		made += n
 		if fault == NoTokens {
 			n = 0
 		}
 		tail = line{at: at, token: n > 0, body: w.choice(0, n)}
+		if s.Form.Usage == UsageEvery {
+			tail.body["usage"] = usage(q, made, None)
+		}
 		p.lines = append(p.lines, tail)
-		if i+1 != (events+1)/2 {
+		if i+1 != (len(sizes)+1)/2 {
 			continue
 		}
-		switch fault { // half-way
-		case ErrorEvent:
-			p.lines = append(p.lines, line{at: at, body: failure(500, "the engine is dead")}, line{at: at, raw: done})
+		if p.halfway(tail, w, q, made, fault) {
 			return p
-		case BadJSON:
-			p.lines = append(p.lines, line{at: at, raw: "data: {\"choices\":[\n\n"})
-		case TwoChoices:
-			p.lines = append(p.lines, line{at: at, body: w.choice(1, 1)})
-		case Cut:
-			p.end = cutOff
-			return p
-		case Stall:
-			p.end = hang
-			return p
+		}
+		switch fault {
 		case ShortOutput:
 			reason = "stop"
 		case Abort:
@@ -139,12 +135,72 @@ func (s *server) script(q request, chat bool, fault Fault) script {
 			break
 		}
 	}
-	p.finish(tail, s.Form.Usage, w, fault, reason, usage(q.input, made, fault))
+	if fault == OddFinish {
+		reason = "tired"
+	}
+	p.finish(tail, s.Form.Usage, w, fault, reason, usage(q, made, fault))
 	return p
 }
 
+// sizes are the tokens of each event.
+func (s *server) sizes(tokens int) (out []int) {
+	bursts := s.Engine.Bursts
+	if len(bursts) == 0 {
+		bursts = []int{s.Form.PerEvent}
+	}
+	for i := 0; tokens > 0; i++ {
+		n := min(bursts[i%len(bursts)], tokens)
+		out = append(out, n)
+		tokens -= n
+	}
+	return out
+}
+
+// halfway adds what a fault does after half of the events, and says whether the
+// script ends with it.
+func (p *script) halfway(last line, w writer, q request, made int, fault Fault) (over bool) {
+	add := func(l line) {
+		l.at = last.at
+		p.lines = append(p.lines, l)
+	}
+	switch fault {
+	case ErrorEvent:
+		add(line{body: failure(500, "the engine is dead")})
+		add(line{raw: done})
+		return true
+	case ErrorObject:
+		add(line{body: object{"object": "error", "message": "the engine is dead", "code": 500}})
+		add(line{raw: done})
+		return true
+	case ErrorClose:
+		add(line{body: failure(500, "the engine is dead")})
+		return true
+	case HalfEvent:
+		add(line{raw: "data: {\"choices\":[{\"ind"})
+		return true
+	case Cut:
+		p.end = cutOff
+		return true
+	case Stall:
+		p.end = hang
+		return true
+	case BadJSON:
+		add(line{raw: "data: {\"choices\":[\n\n"})
+	case TwoChoices:
+		add(line{body: w.choice(1, 1)})
+	case UsageFalls:
+		for _, n := range []int{made, made - 1} {
+			e := w.event()
+			e["usage"] = usage(q, n, None)
+			add(line{body: e})
+		}
+	}
+	return false
+}
+
 // usage makes the server's own counts.
-func usage(input, output int, fault Fault) object {
+func usage(q request, output int, fault Fault) object {
+	input, cached := q.input, q.cached
 	switch fault {
 	case NoUsage:
 		return nil
@@ -152,9 +208,11 @@ func usage(input, output int, fault Fault) object {
 		input++
 	case OutputCount:
 		output /= 2
+	case CachedOver:
+		cached = input + 1
 	}
 	return object{"prompt_tokens": input, "completion_tokens": output, "total_tokens": input + output,
-		"prompt_tokens_details": object{"cached_tokens": 0}}
+		"prompt_tokens_details": object{"cached_tokens": cached}}
 }
 
 // finish appends what follows the tokens, and puts the finish reason where the
@@ -182,6 +240,12 @@ func (p *script) finish(last line, form Usage, w writer, fault Fault, reason str
 	}
 	if fault != NoDone {
 		p.lines = append(p.lines, line{at: at, raw: done})
+	}
+	switch fault {
+	case DoneTwice:
+		p.lines = append(p.lines, line{at: at, raw: done})
+	case AfterDone:
+		p.lines = append(p.lines, line{at: at, token: true, body: w.choice(0, 1)})
 	}
 	if fault == StallEnd {
 		p.end = hang

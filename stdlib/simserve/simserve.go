@@ -3,9 +3,10 @@
 // Load generators are calibrated against it, and campaigns can name it as a
 // framework.
 //
-// It speaks /health, /v1/models and streaming /v1/completions and
-// /v1/chat/completions. A token id counts as one token, and so does each byte
-// of a text prompt. It knows no client. Handler is safe for concurrent use;
+// It speaks /health, /v1/models, /metrics (vLLM's names), /tokenize, and
+// /v1/completions and /v1/chat/completions, streamed or not. A token id counts
+// as one token, and so does each byte of a text prompt. A request may ask for a
+// fault by the header X-Sim-Fault. It knows no client. Handler is safe for concurrent use;
 // every request is served by its own goroutine, and all times are the
 // runtime's, so that they are exact in virtual time (testing/synctest).
 package simserve
@@ -22,8 +23,9 @@ import (
 )
 
 // Config is what a server does. A request that gets its slot at time s has its
-// events with tokens at s + Prefill + prompt tokens × PerToken + i × Step, for
-// i = 0, 1, …
+// events with tokens at s + Prefill + uncached prompt tokens × PerToken + i × Step,
+// for i = 0, 1, …; each step is longer by Engine.BatchStep for every other
+// request that is being served when it begins.
 type Config struct {
 	Model      string
 	StartDelay time.Duration // /health is 503 for so long after Handler
@@ -31,6 +33,7 @@ type Config struct {
 	Prefill    time.Duration
 	PerToken   time.Duration
 	Step       time.Duration
+	Engine     Engine
 	Form       Form
 	Fault      Fault
 	// Every and After choose the faulty requests: of those after the first
@@ -39,6 +42,13 @@ type Config struct {
 	// Stamp gets the times of each request when it has ended; nil drops them.
 	// It is called from the requests' goroutines.
 	Stamp func(Stamp)
+}
+
+// Engine is what makes requests depend on each other. The zero value does not.
+type Engine struct {
+	BatchStep  time.Duration // further time of a step for each other request in the batch
+	CacheBlock int           // tokens of a block of the prefix cache; 0 is no cache
+	Bursts     []int         // tokens of the events in turn, as speculation makes them; empty is Form.PerEvent
 }
 
 // Form is how an answer is put into events.
@@ -56,6 +66,7 @@ const (
 	UsageEvent  Usage = "event"  // finish reason on the last token's event, then an event without choices (vLLM)
 	UsageFinish Usage = "finish" // both on an event of their own with empty text (llama.cpp)
 	UsageToken  Usage = "token"  // both on the last token's event
+	UsageEvery  Usage = "every"  // counts on every event and at the end (continuous_usage_stats)
 )
 
 // Stamp is when one request happened, by the server's own clock.
@@ -71,6 +82,9 @@ type server struct {
 	ready time.Time
 	slots chan struct{} // nil: no limit
 	seen  atomic.Int64  // requests for tokens
+	batch atomic.Int64  // requests that have a slot
+	cache *cache        // nil: none
+	count counters
 }
 
 // Handler returns a new server.
@@ -84,23 +98,30 @@ func Handler(c Config) (http.Handler, error) {
 	if c.Slots > 0 {
 		s.slots = make(chan struct{}, c.Slots)
 	}
+	if c.Engine.CacheBlock > 0 {
+		s.cache = &cache{block: c.Engine.CacheBlock, seen: map[[32]byte]bool{}}
+	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /health", s.health)
 	mux.HandleFunc("GET /v1/models", s.models)
+	mux.HandleFunc("GET /metrics", s.metrics)
+	mux.HandleFunc("POST /tokenize", tokenize)
 	mux.HandleFunc("POST /v1/completions", func(w http.ResponseWriter, r *http.Request) { s.generate(w, r, false) })
 	mux.HandleFunc("POST /v1/chat/completions", func(w http.ResponseWriter, r *http.Request) { s.generate(w, r, true) })
 	return mux, nil
 }
 
 func (c Config) check() error {
-	usages := []Usage{"", UsageEvent, UsageFinish, UsageToken}
+	usages := []Usage{"", UsageEvent, UsageFinish, UsageToken, UsageEvery}
 	switch {
 	case c.Model == "":
 		return errors.New("the model has no name")
-	case min(c.StartDelay, c.Prefill, c.PerToken, c.Step) < 0:
+	case min(c.StartDelay, c.Prefill, c.PerToken, c.Step, c.Engine.BatchStep) < 0:
 		return errors.New("a time is negative")
-	case min(c.Slots, c.Form.PerEvent, c.Every, c.After) < 0:
+	case min(c.Slots, c.Form.PerEvent, c.Every, c.After, c.Engine.CacheBlock) < 0:
 		return errors.New("a number is negative")
+	case slices.ContainsFunc(c.Engine.Bursts, func(n int) bool { return n < 1 }):
+		return errors.New("a burst has no token")
 	case !slices.Contains(usages, c.Form.Usage):
 		return fmt.Errorf("usage is %q; write one of %q", c.Form.Usage, usages[1:])
 	case c.Fault != None && !slices.ContainsFunc(Faults, func(r FaultRow) bool { return r.Fault == c.Fault }):

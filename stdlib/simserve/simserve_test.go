@@ -154,7 +154,6 @@ func TestBadRequestsAreRefused(t *testing.T) {
 		want string
 	}{
 		{`{`, 400, "no request"},
-		{`{"model":"sim","prompt":"a","max_tokens":1}`, 400, "only streams"},
 		{`{"model":"sim","prompt":"a","stream":true}`, 400, "max_tokens"},
 		{`{"model":"sim","prompt":"","max_tokens":1,"stream":true}`, 400, "prompt is empty"},
 		{`{"model":"sim","prompt":{"a":1},"max_tokens":1,"stream":true}`, 400, "neither text nor token ids"},
@@ -218,5 +217,94 @@ func TestConnectionsEndAsTheFaultSays(t *testing.T) {
 	}
 	if got, err := answerOver(t, handler(t, simserve.Config{Fault: simserve.NoDone})); err != nil || strings.Contains(got, "[DONE]") {
 		t.Errorf("no_done: got %q, error %v", got, err)
+	}
+}
+
+// TestBatchMakesStepsLonger: two requests at once, 3 tokens each, steps of 10 ms
+// and 4 ms more for the other one.
+func TestBatchMakesStepsLonger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stamps := make(chan simserve.Stamp, 2)
+		h := handler(t, simserve.Config{Prefill: 20 * ms, Step: 10 * ms, Engine: simserve.Engine{BatchStep: 4 * ms}, Stamp: func(s simserve.Stamp) { stamps <- s }})
+		start := time.Now()
+		for range 2 {
+			go ask(t, h, "/v1/completions", `{"model":"sim","prompt":[5],"max_tokens":3,"stream":true}`)
+		}
+		for range 2 {
+			s := <-stamps
+			for j, w := range s.Writes {
+				if want := 20*ms + time.Duration(j)*14*ms; w.Sub(start) != want {
+					t.Errorf("token %d at %v, want %v", j, w.Sub(start), want)
+				}
+			}
+		}
+	})
+}
+
+// TestPrefixCacheShortensThePrefill: 10 tokens of 5 ms, of which two blocks of
+// four are cached the second time; a prompt of exactly the blocks computes one.
+func TestPrefixCacheShortensThePrefill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var first []time.Duration
+		h := handler(t, simserve.Config{PerToken: 5 * ms, Engine: simserve.Engine{CacheBlock: 4},
+			Stamp: func(s simserve.Stamp) { first = append(first, s.Writes[0].Sub(s.Arrived)) }})
+		for i, want := range []struct {
+			ids    string
+			cached string
+			ttft   time.Duration
+		}{{"1,2,3,4,5,6,7,8,9,10", "0", 50 * ms}, {"1,2,3,4,5,6,7,8,9,10", "8", 10 * ms}, {"1,2,3,4,5,6,7,8", "7", 5 * ms}, {"9,2,3,4,5,6,7,8", "0", 40 * ms}} {
+			w := ask(t, h, "/v1/completions", `{"model":"sim","prompt":[`+want.ids+`],"max_tokens":1,"stream":true}`)
+			if !strings.Contains(w.Body.String(), `"cached_tokens":`+want.cached+`}`) || first[i] != want.ttft {
+				t.Errorf("request %d: first token after %v, want %v with %s cached: %s", i, first[i], want.ttft, want.cached, w.Body)
+			}
+		}
+		page := ask(t, h, "/metrics", "").Body.String()
+		for _, line := range []string{`vllm:prompt_tokens_total{model_name="sim"} 36`, `vllm:prefix_cache_hits_total{model_name="sim"} 15`,
+			`vllm:generation_tokens_total{model_name="sim"} 4`, `vllm:time_to_first_token_seconds_sum{model_name="sim"} 0.105`} {
+			if !strings.Contains(page, line) {
+				t.Errorf("no line %s in\n%s", line, page)
+			}
+		}
+	})
+}
+
+// TestBurstsAndCountsOnEveryEvent: seven tokens in bursts of 1, 3, 2 and again 1.
+func TestBurstsAndCountsOnEveryEvent(t *testing.T) {
+	h := handler(t, simserve.Config{Form: simserve.Form{Usage: simserve.UsageEvery}, Engine: simserve.Engine{Bursts: []int{1, 3, 2}}})
+	body := ask(t, h, "/v1/completions", `{"model":"sim","prompt":[5],"max_tokens":7,"stream":true}`).Body.String()
+	var counts []string
+	for _, part := range strings.Split(body, `"completion_tokens":`)[1:] {
+		counts = append(counts, part[:1])
+	}
+	if got := strings.Join(counts, " "); got != "1 4 6 7 7" {
+		t.Errorf("counts are %s in %s", got, body)
+	}
+	if page := ask(t, h, "/metrics", "").Body.String(); !strings.Contains(page, `spec_decode_num_drafts_total{model_name="sim"} 4`) || !strings.Contains(page, `accepted_tokens_total{model_name="sim"} 3`) {
+		t.Error(page)
+	}
+}
+
+func TestTokenizeCountsBytes(t *testing.T) {
+	for _, field := range []string{"prompt", "content"} {
+		if got := ask(t, handler(t, simserve.Config{}), "/tokenize", `{"`+field+`":"ab"}`).Body.String(); got != `{"count":2,"tokens":[97,98]}` {
+			t.Errorf("%s: %s", field, got)
+		}
+	}
+}
+
+// TestARequestAsksForItsFault by a header; an unknown one is refused.
+func TestARequestAsksForItsFault(t *testing.T) {
+	h := handler(t, simserve.Config{})
+	for fault, code := range map[string]int{"http_429": 429, "": 200, "nonsense": 400} {
+		w := httptest.NewRecorder()
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/completions", strings.NewReader(prompt))
+		r.Header.Set("X-Sim-Fault", fault)
+		h.ServeHTTP(w, r)
+		if w.Code != code {
+			t.Errorf("%q: status %d, want %d", fault, w.Code, code)
+		}
+	}
+	if n := len(simserve.Faults); n < 30 {
+		t.Errorf("%d faults", n)
 	}
 }

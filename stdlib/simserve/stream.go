@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -14,7 +15,9 @@ type request struct {
 	Messages  []message       `json:"messages"`
 	MaxTokens int             `json:"max_tokens"`
 	Stream    bool            `json:"stream"`
-	input     int
+	tokens    []int           // of the prompt
+	input     int             // their count
+	cached    int             // of them, found in the prefix cache
 }
 
 type message struct {
@@ -26,22 +29,21 @@ func parse(r *http.Request, chat bool) (q request, wrong string) {
 	if err := json.NewDecoder(r.Body).Decode(&q); err != nil {
 		return q, "the body is no request: " + err.Error()
 	}
-	var ids []int
 	var text string
 	switch {
-	case !q.Stream:
-		return q, "this server only streams; send \"stream\": true"
 	case q.MaxTokens < 1:
 		return q, "max_tokens must be at least 1"
 	case chat:
 		for _, m := range q.Messages {
-			q.input += len(m.Content)
+			text += m.Content
 		}
-	case json.Unmarshal(q.Prompt, &ids) == nil:
-		q.input = len(ids)
+	case json.Unmarshal(q.Prompt, &q.tokens) == nil:
 	case json.Unmarshal(q.Prompt, &text) == nil:
-		q.input = len(text)
 	}
+	for _, b := range []byte(text) {
+		q.tokens = append(q.tokens, int(b))
+	}
+	q.input = len(q.tokens)
 	if q.input == 0 {
 		return q, "the prompt is empty or neither text nor token ids"
 	}
@@ -54,33 +56,102 @@ func (s *server) generate(w http.ResponseWriter, r *http.Request, chat bool) {
 		defer func() { s.Stamp(stamp) }()
 	}
 	q, wrong := parse(r, chat)
-	fault := s.fault(stamp.Request)
+	fault, ok := s.fault(stamp.Request, r)
 	switch {
+	case !ok:
+		refuse(w, http.StatusBadRequest, fmt.Sprintf("the fault %q is not known", fault))
+		return
 	case wrong != "":
 		refuse(w, http.StatusBadRequest, wrong)
 		return
 	case q.Model != s.Model:
 		refuse(w, http.StatusNotFound, fmt.Sprintf("the model %q does not exist", q.Model))
 		return
-	case fault == HTTP500:
-		refuse(w, http.StatusInternalServerError, "the engine is dead")
-		return
-	case fault == Reset:
-		panic(http.ErrAbortHandler)
-	case fault == NotStream:
-		answer(w, http.StatusOK, object{"choices": []object{{"index": 0, "text": "all at once", "finish_reason": "length"}}})
+	case refused(w, r, fault):
 		return
 	}
+	s.count.waiting.Add(1)
+	left := s.wait(r)
+	s.count.waiting.Add(-1)
+	if left {
+		return
+	}
+	defer s.leave()
+	if s.cache != nil {
+		q.cached = s.cache.take(q)
+	}
+	p := s.script(q, chat, fault)
+	if q.Stream {
+		w.Header().Set("Content-Type", "text/event-stream")
+		stamp.Writes = s.play(w, r, p)
+	} else if stamp.Writes = s.wholly(w, r, p, q, chat); stamp.Writes == nil {
+		return
+	}
+	s.count.add(q, stamp, s.Engine.Bursts != nil)
+}
+
+// refused answers a request whose fault leaves no stream, and says whether it
+// did.
+func refused(w http.ResponseWriter, r *http.Request, fault Fault) bool {
+	switch fault {
+	case HTTP500:
+		refuse(w, http.StatusInternalServerError, "the engine is dead")
+	case HTTP429:
+		refuse(w, http.StatusTooManyRequests, "too many requests")
+	case Reset:
+		panic(http.ErrAbortHandler)
+	case StallHead:
+		<-r.Context().Done()
+	case NotStream:
+		answer(w, http.StatusOK, object{"choices": []object{{"index": 0, "text": "all at once", "finish_reason": "length"}}})
+	case Page:
+		w.Header().Set("Content-Type", "text/html")
+		_, _ = w.Write([]byte("<html>welcome to the gateway</html>"))
+	case Empty:
+		w.Header().Set("Content-Type", "text/event-stream")
+		w.WriteHeader(http.StatusOK)
+	default:
+		return false
+	}
+	return true
+}
+
+// wait waits for a slot and says whether the client left before.
+func (s *server) wait(r *http.Request) (left bool) {
 	if s.slots != nil {
 		select {
 		case s.slots <- struct{}{}:
-			defer func() { <-s.slots }()
 		case <-r.Context().Done():
-			return
+			return true
 		}
 	}
-	w.Header().Set("Content-Type", "text/event-stream")
-	stamp.Writes = s.play(w, r, s.script(q, chat, fault))
+	s.batch.Add(1)
+	return false
+}
+
+func (s *server) leave() {
+	s.batch.Add(-1)
+	if s.slots != nil {
+		<-s.slots
+	}
+}
+
+// wholly answers without a stream, when the last event would have been
+// written. Faults are those of streams: here only the counts can be wrong.
+func (s *server) wholly(w http.ResponseWriter, r *http.Request, p script, q request, chat bool) []time.Time {
+	if !until(r.Context(), time.Now().Add(p.lines[len(p.lines)-1].at)) {
+		return nil
+	}
+	c := object{"index": 0, "finish_reason": "length"}
+	text := strings.Repeat(" t", q.MaxTokens)
+	if chat {
+		c["message"] = object{"role": "assistant", "content": text}
+	} else {
+		c["text"] = text
+	}
+	at := time.Now()
+	answer(w, http.StatusOK, object{"model": s.Model, "choices": []object{c}, "usage": usage(q, q.MaxTokens, None)})
+	return []time.Time{at}
 }
 
 // play writes a script on its schedule and returns the times of the events
@@ -88,18 +159,23 @@ func (s *server) generate(w http.ResponseWriter, r *http.Request, chat bool) {
 func (s *server) play(w http.ResponseWriter, r *http.Request, p script) (writes []time.Time) {
 	slot := time.Now()
 	out := http.NewResponseController(w)
+	longer := time.Duration(0) // by the other requests of the batch so far
 	for _, l := range p.lines {
-		if !until(r.Context(), slot.Add(l.at)) {
+		text := l.bytes() // before the wait, so that it costs no time after it
+		if !until(r.Context(), slot.Add(l.at+longer)) {
 			return writes
 		}
 		if l.token {
 			writes = append(writes, time.Now())
 		}
-		if _, err := w.Write(l.bytes()); err != nil {
+		if _, err := w.Write(text); err != nil {
 			return writes
 		}
 		if err := out.Flush(); err != nil {
 			return writes
+		}
+		if l.token {
+			longer += s.Engine.BatchStep * time.Duration(s.batch.Load()-1)
 		}
 	}
 	switch p.end {

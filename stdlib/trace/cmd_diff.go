@@ -66,7 +66,7 @@ func side(ctx context.Context, path string, c layers.Config, log io.Writer) (dif
 		return diff.Side{}, err
 	}
 	if len(p.Trace.GPU) == 0 {
-		return diff.Side{}, fmt.Errorf("%w: %q holds events of the host only", errNoGPU, path)
+		return diff.Side{}, fmt.Errorf("%w: %q holds events of the host only", ErrNoGPU, path)
 	}
 	l, err := layersOf(p, c)
 	return diff.Side{Profile: p, Layers: l}, err

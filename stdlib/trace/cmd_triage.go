@@ -104,7 +104,7 @@ func triageAll(ctx context.Context, o TriageOptions) (TriageResult, error) {
 	res.Notes = notes
 	for _, in := range inputs {
 		r, err := triageOne(ctx, in, config, to, o.Log)
-		if in.Found && (errors.Is(err, errNoGPU) || errors.Is(err, read.ErrNoTrace)) {
+		if in.Found && (errors.Is(err, ErrNoGPU) || errors.Is(err, read.ErrNoTrace)) {
 			res.Notes = append(res.Notes, fmt.Sprintf("Set aside %s: %v.", in.Path, err))
 			continue
 		}
@@ -114,7 +114,7 @@ func triageAll(ctx context.Context, o TriageOptions) (TriageResult, error) {
 		res.Reports = append(res.Reports, r)
 	}
 	if len(res.Reports) == 0 {
-		return res, fmt.Errorf("%w: none of the %d files has any; profile with GPU activities", errNoGPU, len(inputs))
+		return res, fmt.Errorf("%w: none of the %d files has any; profile with GPU activities", ErrNoGPU, len(inputs))
 	}
 	res.Ranks = compareRanks(res.Reports)
 	return res, nil
@@ -130,7 +130,7 @@ func triageOne(ctx context.Context, in Input, c layers.Config, o triage.Options,
 		if p.Trace.Counts.Partial {
 			why = "; " + strings.Join(p.Trace.Counts.Warnings, " ")
 		}
-		return triage.Report{}, fmt.Errorf("%w: %q holds %d events of the host only%s", errNoGPU, in.Path, p.Trace.Counts.Events, why)
+		return triage.Report{}, fmt.Errorf("%w: %q holds %d events of the host only%s", ErrNoGPU, in.Path, p.Trace.Counts.Events, why)
 	}
 	l, err := layersOf(p, c)
 	if err != nil {

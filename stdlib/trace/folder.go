@@ -112,5 +112,5 @@ func search(dir string) (found []Input, notes []string, err error) {
 	return found, notes, nil
 }
 
-// errNoGPU is the error of inputs that hold no GPU work at all.
-var errNoGPU = errors.New("no GPU work in the trace")
+// ErrNoGPU is the error of a trace that holds no GPU work.
+var ErrNoGPU = errors.New("no GPU work in the trace")

@@ -41,8 +41,14 @@ func FuzzCommands(f *testing.F) {
 		if (err == nil) != (out.Len() > 0) {
 			t.Errorf("error %v with %d bytes of report", err, out.Len())
 		}
+		// What can be printed for people can be printed for programs.
+		if err == nil {
+			if err := trace.Triage(ctx, trace.TriageOptions{Paths: []string{path}, Format: trace.JSON}, &out); err != nil {
+				t.Errorf("as JSON: %v", err)
+			}
+		}
 		out.Reset()
-		err = trace.Layers(ctx, trace.LayersOptions{Path: path, Pass: -1}, &out)
+		err = trace.Layers(ctx, trace.LayersOptions{Path: path, Pass: -1, Format: trace.JSON}, &out)
 		if (err == nil) != (out.Len() > 0) {
 			t.Errorf("layers: error %v with %d bytes of report", err, out.Len())
 		}

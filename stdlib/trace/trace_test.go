@@ -72,11 +72,12 @@ func TestNothingToShowIsAnError(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{
-		edge + "cpu_only_rank-34.pt.trace.json.gz": "no GPU work",
-		edge + "cupti_profiler_range.json.gz":      "no GPU work",
-		text:                                       "no torch-profiler trace",
-		"missing.json":                             "no such file",
-		t.TempDir():                                "no trace file",
+		edge + "cpu_only_rank-34.pt.trace.json.gz":     "no GPU work",
+		edge + "cupti_profiler_range.json.gz":          "no GPU work",
+		sample.Path(t, "traces/vllm_cpu_tiny.json.gz"): "no GPU work", // a server on CPUs
+		text:           "no torch-profiler trace",
+		"missing.json": "no such file",
+		t.TempDir():    "no trace file",
 	} {
 		out, err := triage(t, trace.TriageOptions{Paths: []string{path}})
 		if err == nil || !strings.Contains(err.Error(), want) || out != "" {

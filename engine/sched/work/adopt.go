@@ -165,7 +165,7 @@ func (a *adoption) harvest(id executors.TaskID) (kept int, err error) {
 		a.warn("", "nothing of task %s can be kept: %v", id, err)
 		return 0, nil
 	}
-	f := folder{dir: dir, sheet: b, clerk: clerk{a.ctx, a.Store, a.Now}}
+	f := folder{dir: dir, sheet: b, clerk: clerk{a.ctx, a.Place}}
 	for i := range b.Jobs {
 		w := &b.Jobs[i]
 		if err := a.fit(w); err != nil {

@@ -219,7 +219,7 @@ func (f *folder) giveUp(class executors.Class, reason string, pass func(Done)) e
 			why = fmt.Sprintf("%s; its record: %v", reason, err)
 		}
 		d, err := f.collect(i, compile.StepResult{TaskDir: f.dir, Class: string(class), Reason: why},
-			cache.Span{Started: f.clerk.now().UTC()})
+			cache.Span{Started: f.clerk.Now().UTC()})
 		if err != nil {
 			return err
 		}

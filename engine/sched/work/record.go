@@ -8,7 +8,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/sotabuild/sotabuild/engine/cache"
 	"github.com/sotabuild/sotabuild/engine/compile"
@@ -19,7 +18,7 @@ import (
 type Done struct {
 	Job     int // index into its sheet's Jobs
 	Outcome cache.Outcome
-	Record  *cache.Record // nil: interrupted, nothing was recorded
+	Record  *cache.Record // nil: nothing was recorded, as it was interrupted or an input changed
 	Retry   bool          // the kind's policy has another attempt for it
 	Seconds float64
 	Log     string // path; "" for a function
@@ -34,9 +33,8 @@ func interrupted(reason string) cache.Outcome {
 
 // clerk makes records of results. It is safe for concurrent use.
 type clerk struct {
-	ctx   context.Context
-	store Store
-	now   func() time.Time
+	ctx context.Context
+	Place
 }
 
 // record checks a result against its kind, stores its outputs and appends its
@@ -49,6 +47,12 @@ func (c clerk) record(b *Sheet, w *Item, res compile.Result, span cache.Span) (D
 	}
 	if res.Outcome.Class == string(executors.ClassInterrupted) {
 		return d, nil
+	}
+	if w.kind.Task != nil && c.Unchanged != nil {
+		if err := c.Unchanged(w.job.Spec); err != nil {
+			d.Outcome = cache.Outcome{State: cache.Failed, Class: string(executors.ClassChanged), Reason: err.Error()}
+			return d, nil
+		}
 	}
 	outputs, defect, err := c.keep(w.kind, res)
 	if err != nil {
@@ -63,7 +67,7 @@ func (c clerk) record(b *Sheet, w *Item, res compile.Result, span cache.Span) (D
 		d.Outcome = cache.Outcome{State: cache.Failed, Class: string(executors.ClassNoOutput), Reason: defect}
 	}
 	d.Outcome.Keep, d.Retry = judge(w, d.Outcome)
-	d.Record, err = c.store.Put(c.ctx, cache.Record{
+	d.Record, err = c.Store.Put(c.ctx, cache.Record{
 		Version: cache.RecordVersion, Key: w.Key, Node: w.Node, Kind: w.Kind, Manifest: w.Manifest,
 		Outcome: d.Outcome, Outputs: outputs, Time: span, Warnings: warnings,
 		Origin:   cache.Origin{Host: b.Host, Tool: b.Tool, Task: string(b.Task), Attempt: w.Attempt, Run: b.Run},
@@ -142,7 +146,7 @@ func (c clerk) object(v compile.Value) (o cache.Output, why string, err error) {
 		from = f
 	}
 	source := &watched{from: from}
-	digest, size, err := c.store.Object(source)
+	digest, size, err := c.Store.Object(source)
 	switch {
 	case source.err != nil:
 		return o, fmt.Sprintf("cannot be read: %v", source.err), nil

@@ -70,7 +70,7 @@ func (w *Worker) Run(b *Sheet, tell func(Report)) {
 	tell(Report{Ended: &end})
 }
 
-func (w *Worker) records() clerk { return clerk{w.Left, w.Store, w.Now} }
+func (w *Worker) records() clerk { return clerk{w.Left, w.Place} }
 
 // function runs a node inside this process.
 func (w *Worker) function(b *Sheet, tell func(Report)) error {

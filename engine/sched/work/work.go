@@ -36,6 +36,8 @@ type Place struct {
 	Executor func(block string) executors.Executor // nil, or returning nil: none
 	Dir      string                                // holds a folder a task
 	Now      func() time.Time
+	// Unchanged is asked before a task's result is recorded; nil asks nothing.
+	Unchanged func(spec any) error
 }
 
 // StepID names a node's step in its task's folder: the first 16 hex digits of

@@ -21,6 +21,9 @@ type Answer struct {
 	Marks  []time.Duration // reads of the events with tokens, in order
 	Usage  Counts          // the last ones said
 
+	made []int64 // output tokens that the server had counted at each mark; -1 not said
+
+	before int64 // SGLang: the count of the event before
 	frames framer
 	finish string
 	done   bool    // the API's last event came
@@ -32,7 +35,7 @@ type Answer struct {
 
 // NewAnswer returns an answer to read, with room for so many events.
 func NewAnswer(api API, serves []string, events int) Answer {
-	return Answer{API: api, Serves: serves, Usage: uncounted, Marks: make([]time.Duration, 0, events)}
+	return Answer{API: api, Serves: serves, Usage: uncounted, Marks: make([]time.Duration, 0, events), made: make([]int64, 0, events)}
 }
 
 // Feed takes the bytes of one read at time at, and returns how many events
@@ -46,6 +49,32 @@ func (a *Answer) Feed(at time.Duration, b []byte) (events int, ok bool) {
 		a.Lose(Fail(result.BadStream, "%v", err))
 	}
 	return events, err == nil
+}
+
+// TokenGaps are the gaps between tokens in seconds: the gap before an event is
+// spread over the tokens that it brought. Not ok where that is not known: the
+// server counted neither at each event nor as many tokens as events.
+func (a *Answer) TokenGaps() (gaps []float64, ok bool) {
+	single := a.Usage.Output == int64(len(a.Marks))
+	for i := 1; i < len(a.Marks); i++ {
+		n := int64(1)
+		if !single {
+			if a.made[i] < 0 || a.made[i-1] < 0 {
+				return nil, false
+			}
+			n = a.made[i] - a.made[i-1]
+		}
+		for range n {
+			gaps = append(gaps, (a.Marks[i]-a.Marks[i-1]).Seconds()/float64(n))
+		}
+	}
+	return gaps, true
+}
+
+// Whole takes a body that came at once instead of a stream, at time at.
+func (a *Answer) Whole(at time.Duration, body []byte) {
+	a.take(at, nil, body)
+	a.done, a.closed = true, true
 }
 
 // End says that the body ended as HTTP promises.
@@ -100,17 +129,22 @@ func (a *Answer) take(at time.Duration, name, data []byte) {
 		a.flaw(result.BadStream, "an event after the last one: %s", Excerpt(data))
 	case e.choice > 0:
 		a.flaw(result.BadStream, "choice %d of a request for one answer", e.choice)
-	case e.token && a.finish != "":
+	case e.token && a.finish != "" && a.API != SGLang:
 		a.flaw(result.BadStream, "a token after the finish reason %q", a.finish)
 	case e.usage.Output >= 0 && e.usage.Output < a.Usage.Output:
 		a.flaw(result.CountMismatch, "the count of output tokens fell from %d to %d", a.Usage.Output, e.usage.Output)
 	case len(e.model) > 0 && a.Serves != nil && !contains(a.Serves, e.model):
 		a.flaw(result.WrongModel, "the answer comes from model %q", e.model)
 	}
-	if e.token {
-		a.Marks = append(a.Marks, at)
-	}
 	a.Usage.add(e.usage)
+	if a.API == SGLang && e.token {
+		// Its events carry the whole text so far: only a higher count is a token.
+		e.token = e.usage.Output != a.before
+		a.before = e.usage.Output
+	}
+	if e.token {
+		a.Marks, a.made = append(a.Marks, at), append(a.made, e.usage.Output)
+	}
 	if len(e.finish) > 0 {
 		a.finish = string(e.finish)
 	}

@@ -25,6 +25,7 @@ const (
 	Completions API = "completions" // OpenAI, text or token-id prompts, SSE
 	Chat        API = "chat"        // OpenAI chat, SSE
 	LlamaCpp    API = "llamacpp"    // llama.cpp's own /completion: no [DONE]
+	SGLang      API = "sglang"      // SGLang's own /generate: each event has all of the text so far
 )
 
 // Counts are the server's own counts of tokens; -1 is "it did not say".
@@ -45,8 +46,8 @@ type event struct {
 }
 
 // Reserved are the body's fields that Encode itself sets.
-var Reserved = []string{"model", "prompt", "messages", "n", "n_predict", "max_tokens", "max_completion_tokens",
-	"temperature", "stream", "stream_options", "ignore_eos"}
+var Reserved = []string{"model", "prompt", "text", "input_ids", "messages", "n", "n_predict", "max_tokens",
+	"max_completion_tokens", "temperature", "stream", "ignore_eos"}
 
 // Ask is one request.
 type Ask struct {
@@ -54,37 +55,83 @@ type Ask struct {
 	Model       string
 	Temperature float64
 	IgnoreEOS   bool
+	Whole       bool           // no stream
 	Extra       map[string]any // further fields, none of them Reserved
 }
 
-// Encode makes the body of a streaming request. The temperature is always
-// sent: without it each server would use its own.
+// Encode makes the body of a request. The temperature is always sent: without
+// it each server would use its own. The prompt's own fields go over Extra.
 func (a API) Encode(q Ask) ([]byte, error) {
-	m := map[string]any{"stream": true, "temperature": q.Temperature}
+	m := map[string]any{"stream": !q.Whole}
 	maps.Copy(m, q.Extra)
-	if q.IgnoreEOS {
-		m["ignore_eos"] = true
-	}
 	p := q.Prompt
-	var prompt any = p.Text
-	if len(p.Tokens) > 0 {
-		prompt = p.Tokens
+	for k, v := range p.Body {
+		if slices.Contains(Reserved, k) {
+			return nil, fmt.Errorf("prompt %d has the field %q, which the client sets itself", p.ID, k)
+		}
+		m[k] = v
+	}
+	sampling := m
+	if a == SGLang {
+		sampling = map[string]any{"max_new_tokens": p.OutputLen}
+		if given, is := m["sampling_params"].(map[string]any); is {
+			maps.Copy(sampling, given)
+		}
+		m["sampling_params"] = sampling
+	}
+	sampling["temperature"] = q.Temperature
+	if q.IgnoreEOS {
+		sampling["ignore_eos"] = true
+	}
+	if err := a.prompt(m, p); err != nil {
+		return nil, err
+	}
+	model := q.Model
+	if p.Adapter != "" {
+		model = p.Adapter
 	}
 	switch a {
 	case LlamaCpp:
-		m["prompt"], m["n_predict"] = prompt, p.OutputLen
+		m["n_predict"] = p.OutputLen
 		return json.Marshal(m)
-	case Chat:
-		if len(p.Tokens) > 0 {
-			return nil, fmt.Errorf("prompt %d is token ids, which chat cannot carry; use api %q or a text dataset", p.ID, Completions)
+	case SGLang:
+		if p.Adapter != "" {
+			m["lora_path"] = p.Adapter
 		}
-		m["messages"] = []map[string]string{{"role": "user", "content": p.Text}}
-	default:
-		m["prompt"] = prompt
+		return json.Marshal(m)
 	}
-	m["model"], m["max_tokens"] = q.Model, p.OutputLen
-	m["stream_options"] = map[string]bool{"include_usage": true}
+	m["model"], m["max_tokens"] = model, p.OutputLen
+	if !q.Whole {
+		options := map[string]any{"include_usage": true}
+		if given, is := m["stream_options"].(map[string]any); is {
+			maps.Copy(options, given)
+		}
+		m["stream_options"] = options
+	}
 	return json.Marshal(m)
+}
+
+// prompt sets the field that carries the prompt.
+func (a API) prompt(m map[string]any, p dataset.Prompt) error {
+	switch ids, chat := len(p.Tokens) > 0, len(p.Messages) > 0; {
+	case a == Chat && ids:
+		return fmt.Errorf("prompt %d is token ids, which chat cannot carry; use api %q or a text dataset", p.ID, Completions)
+	case a == Chat && chat:
+		m["messages"] = p.Messages
+	case a == Chat:
+		m["messages"] = []dataset.Message{{Role: "user", Content: p.Text}}
+	case chat:
+		return fmt.Errorf("prompt %d is a conversation, which only api %q can carry", p.ID, Chat)
+	case a == SGLang && ids:
+		m["input_ids"] = p.Tokens
+	case a == SGLang:
+		m["text"] = p.Text
+	case ids:
+		m["prompt"] = p.Tokens
+	default:
+		m["prompt"] = p.Text
+	}
+	return nil
 }
 
 // decode reads one data event. JSON null says nothing (llama.cpp sends it); an
@@ -107,9 +154,12 @@ func (a API) decode(data []byte) (event, error) {
 		case "model":
 			e.model = s.maybe()
 		default:
-			if a == LlamaCpp {
+			switch a {
+			case LlamaCpp:
 				e.native(&s, k)
-			} else {
+			case SGLang:
+				e.generated(&s, k)
+			default:
 				e.openAI(&s, k)
 			}
 		}
@@ -170,7 +220,7 @@ func (e *event) readChoice(s *scanner) {
 			e.choice = max(e.choice, s.count())
 		case "text", "token_ids":
 			e.token = s.filled() || e.token
-		case "delta":
+		case "delta", "message": // message: in a whole answer
 			if !s.word("null") {
 				e.readDelta(s)
 			}
@@ -219,6 +269,39 @@ func (s *scanner) member(name string) int64 {
 		}
 	}
 	return v
+}
+
+// generated reads SGLang's form. Its finish reason is an object.
+func (e *event) generated(s *scanner, key string) {
+	switch {
+	case key == "text", key == "output_ids":
+		e.token = s.filled() || e.token
+	case key == "index":
+		e.choice = max(e.choice, s.count())
+	case key == "meta_info" && s.peek() == '{':
+		for ok := s.enter('{', '}'); ok; ok = s.more('}') {
+			switch k := string(s.key()); {
+			case k == "prompt_tokens":
+				e.usage.Input = s.count()
+			case k == "completion_tokens":
+				e.usage.Output = s.count()
+			case k == "cached_tokens":
+				e.usage.Cached = s.count()
+			case k == "finish_reason" && s.peek() == '{':
+				for ok := s.enter('{', '}'); ok; ok = s.more('}') {
+					if string(s.key()) == "type" {
+						e.finish = s.maybe()
+					} else {
+						s.skip()
+					}
+				}
+			default:
+				s.skip()
+			}
+		}
+	default:
+		s.skip()
+	}
 }
 
 func (e *event) native(s *scanner, key string) {

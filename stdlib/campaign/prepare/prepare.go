@@ -30,11 +30,6 @@ type Prepared struct {
 // Campaign reads the host's facts (Probe) and prepares the campaign with them
 // (From). With an error among the diagnostics the result is nil.
 func Campaign(ctx context.Context, c *lang.Campaign, files *key.Files, r cache.Reader, self string) (*Prepared, lang.Diagnostics) {
-	p, diags := prepare(ctx, c, files, r, self)
-	return p, lang.Quote(c.Files, diags)
-}
-
-func prepare(ctx context.Context, c *lang.Campaign, files *key.Files, r cache.Reader, self string) (*Prepared, lang.Diagnostics) {
 	f, diags := Probe(ctx, c, files, self)
 	if diags.HasErrors() {
 		return nil, diags
@@ -46,6 +41,11 @@ func prepare(ctx context.Context, c *lang.Campaign, files *key.Files, r cache.Re
 // From looks up the known help texts, checks the base flags against them and
 // compiles. With an error among the diagnostics the result is nil.
 func From(c *lang.Campaign, f campaign.Facts, r cache.Reader) (*Prepared, lang.Diagnostics) {
+	p, diags := from(c, f, r)
+	return p, lang.Quote(c.Files, diags)
+}
+
+func from(c *lang.Campaign, f campaign.Facts, r cache.Reader) (*Prepared, lang.Diagnostics) {
 	p := &Prepared{Campaign: c}
 	f.Helps, p.Unasked = knownHelps(c, f, r)
 	p.Facts = f

@@ -43,7 +43,7 @@ func Probe(ctx context.Context, c *lang.Campaign, files *key.Files, self string)
 			f.Software[fw.Label] = campaign.Software{Image: fw.Image}
 			continue
 		}
-		d, err := programDigest(fw, files)
+		d, err := programDigest(fw.Program, fw.Tree, files)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			bad(fw.Range, "Program not found", fmt.Sprintf("Framework %q has program = %q, and there is no such file. Write the path of its server program, absolute or relative to the campaign's folder.", fw.Label, fw.Program))
@@ -72,7 +72,7 @@ func Probe(ctx context.Context, c *lang.Campaign, files *key.Files, self string)
 			bad(c.GPUs.Range, "GPUs cannot be read", fmt.Sprintf("%v. The campaign asks for GPUs; leave the gpus block out for a CPU campaign, or run this on the host that has them.", err))
 		}
 	}
-	return f, diags
+	return f, lang.Quote(c.Files, diags)
 }
 
 // apart reports whether the tokenizer is a path of its own. A path is no part
@@ -83,18 +83,53 @@ func apart(c *lang.Campaign) bool {
 
 // programDigest identifies the program's file tree: the folder that the
 // framework declares as its tree, else the program file alone.
-func programDigest(fw lang.Framework, files *key.Files) (key.Digest, error) {
-	if fw.Tree != "" {
-		return files.Tree(fw.Tree)
+func programDigest(program, tree string, files *key.Files) (key.Digest, error) {
+	if tree != "" {
+		return files.Tree(tree)
 	}
-	st, err := os.Stat(fw.Program)
+	st, err := os.Stat(program)
 	if err != nil {
 		return key.Digest{}, err
 	}
 	if !st.Mode().IsRegular() || st.Mode()&0o111 == 0 {
-		return key.Digest{}, fmt.Errorf("%s is not an executable file", fw.Program)
+		return key.Digest{}, fmt.Errorf("%s is not an executable file", program)
 	}
-	return files.File(fw.Program)
+	return files.File(program)
+}
+
+// Unchanged reads again what a task ran with. A function that says why a spec's
+// program or model is not what its key says is what it returns; specs of other
+// kinds name no file.
+func Unchanged(files *key.Files) func(spec any) error {
+	program := func(h campaign.Host, want key.Digest) error {
+		if want.IsZero() {
+			return nil
+		}
+		return same("the program "+h.Program, want, func() (key.Digest, error) { return programDigest(h.Program, h.Tree, files) })
+	}
+	return func(spec any) error {
+		switch s := spec.(type) {
+		case campaign.AskSpec:
+			return program(s.Host, s.Software)
+		case campaign.BenchSpec:
+			if err := program(s.Life.Host, s.Software); err != nil || s.Model.Weights.IsZero() {
+				return err
+			}
+			return same("the model "+s.Life.Host.Model, s.Model.Weights, func() (key.Digest, error) { return files.Tree(s.Life.Host.Model) })
+		}
+		return nil
+	}
+}
+
+func same(what string, want key.Digest, read func() (key.Digest, error)) error {
+	now, err := read()
+	if err != nil {
+		return fmt.Errorf("%s changed while it was in use: %w", what, err)
+	}
+	if now != want {
+		return fmt.Errorf("%s changed while it was in use: it was %s and is %s; the result is kept for neither", what, want.Short(), now.Short())
+	}
+	return nil
 }
 
 func host(c *lang.Campaign) (result.Hardware, compile.Env) {

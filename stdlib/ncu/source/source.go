@@ -96,7 +96,7 @@ func readFile(path string) ([]byte, error) {
 type MissingTool struct{ Program string }
 
 func (e *MissingTool) Error() string {
-	return fmt.Sprintf("importing a report needs Nsight Compute, and no program %q was found", e.Program)
+	return fmt.Sprintf("counters and reports need Nsight Compute, and no program %q was found", e.Program)
 }
 
 // importReport asks ncu for both pages of a report: raw for the counters,

@@ -1,5 +1,5 @@
 model "Qwen/Qwen3-8B" {
-  revision  = "b968826d9c46dd6066d109eabc6255188de91218"
+  revision  = "0123456789abcdef0123456789abcdef01234567"
   precision = "bf16"
   vocab     = [0, 151643]
 }

@@ -41,6 +41,15 @@ func (w Work) Add(o Work) Work {
 // Of is the work of one operator call, or the reason why it is unknown. Dims
 // and types are the profiler's text of "Input Dims" and "Input type".
 func Of(op, dims, types string) (Work, string) {
+	w, why := workOf(op, dims, types)
+	// No device moves this much; such a shape is damage.
+	if why == "" && !(w.FLOPs >= 0 && w.FLOPs < 1e24 && w.Bytes > 0 && w.Bytes < 1e18) {
+		return Work{}, "the shapes are out of range"
+	}
+	return w, why
+}
+
+func workOf(op, dims, types string) (Work, string) {
 	if op == "" {
 		return Work{}, "no operator is known for the launch"
 	}

@@ -47,6 +47,13 @@ type Event struct {
 	Graph bool // launched by a graph replay
 }
 
+// Module is one call of an outermost nn.Module: a forward pass, where nothing
+// better says so.
+type Module struct {
+	Name       string
+	Start, End int64
+}
+
 // Graph is one graph launch.
 type Graph struct {
 	Call   int32
@@ -62,6 +69,8 @@ type Links struct {
 	Parents  []int32 // of each op: the op around it, -1 at the top
 	CallOps  []int32 // of each call that launched or names a kernel: the op around it
 	CallSite []int32 // … and the site
+	Modules  []Module
+	CallRoot []int32 // … and the outermost module, into Modules
 	Graphs   []Graph // by start of the launch
 	Orphans  int     // GPU events without a launch in the file
 	Early    int     // events that start before their launch: clocks differ

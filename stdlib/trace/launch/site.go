@@ -86,6 +86,7 @@ func parseFrame(name string) frameInfo {
 // (nine of ten) are dropped before anything is sorted.
 func (l *Links) sites(t *read.Trace, probes []probe) []int32 {
 	out := filled(len(t.Calls))
+	l.CallRoot = filled(len(t.Calls))
 	if t.Frames.Len() == 0 || len(probes) == 0 {
 		return out
 	}
@@ -108,8 +109,19 @@ func (l *Links) sites(t *read.Trace, probes []probe) []int32 {
 	}
 	parsed := map[int32]frameInfo{}
 	known := map[Site]int32{}
+	roots := map[span]int32{}
 	sweep(spans, probes, func(call int32, around []span) {
-		site, ok := choose(t, parsed, around)
+		site, root, ok := choose(t, parsed, around)
+		if root >= 0 {
+			s := around[root]
+			id, seen := roots[s]
+			if !seen {
+				id = int32(len(l.Modules))
+				roots[s] = id
+				l.Modules = append(l.Modules, Module{parsed[s.id].module, s.start, s.end})
+			}
+			l.CallRoot[call] = id
+		}
 		if !ok {
 			return
 		}
@@ -125,10 +137,11 @@ func (l *Links) sites(t *read.Trace, probes []probe) []int32 {
 }
 
 // choose takes the innermost telling frame: inside a known framework if any
-// frame is, else the innermost that is no noise.
-func choose(t *read.Trace, parsed map[int32]frameInfo, around []span) (Site, bool) {
-	var s Site
+// frame is, else the innermost that is no noise. root is the outermost module
+// among the frames, -1 without.
+func choose(t *read.Trace, parsed map[int32]frameInfo, around []span) (s Site, root int, ok bool) {
 	best := 0
+	root = -1
 	var stack []string
 	for i := len(around) - 1; i >= 0; i-- {
 		name := around[i].id
@@ -138,6 +151,7 @@ func choose(t *read.Trace, parsed map[int32]frameInfo, around []span) (Site, boo
 			parsed[name] = info
 		}
 		if info.module != "" {
+			root = i
 			if s.Module == "" {
 				s.Module = info.module
 			}
@@ -157,5 +171,5 @@ func choose(t *read.Trace, parsed map[int32]frameInfo, around []span) (Site, boo
 	}
 	slices.Reverse(stack)
 	s.Stack = strings.Join(stack, " → ")
-	return s, s.Location != "" || s.Module != ""
+	return s, root, s.Location != "" || s.Module != ""
 }

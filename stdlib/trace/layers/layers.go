@@ -108,7 +108,8 @@ func Build(p *profile.Profile, c Config) (*Result, error) {
 }
 
 // passes finds the windows, best evidence first: annotated steps, then graph
-// launches outside any step, then the whole trace as one window.
+// launches outside any step, then calls of an outermost module, then the whole
+// trace as one window.
 func passes(p *profile.Profile) []Pass {
 	root := roots(p.Links.Steps)
 	events := map[int32][]int32{}
@@ -138,11 +139,14 @@ func passes(p *profile.Profile) []Pass {
 		out = graphPasses(p)
 	}
 	if len(out) == 0 {
+		out = modulePasses(p)
+	}
+	if len(out) == 0 {
 		all := make([]int32, len(p.Trace.GPU))
 		for i := range all {
 			all[i] = int32(i)
 		}
-		out = []Pass{{Name: "whole trace", Stage: launch.None, Events: all, Evidence: "no step and no graph: the whole trace", Shape: "all"}}
+		out = []Pass{{Name: "whole trace", Stage: launch.None, Events: all, Evidence: "no step, graph or module: the whole trace", Shape: "all"}}
 	}
 	slices.SortStableFunc(out, func(a, b Pass) int {
 		return cmp.Compare(p.Trace.GPU[a.Events[0]].Start, p.Trace.GPU[b.Events[0]].Start)
@@ -188,6 +192,27 @@ func graphPasses(p *profile.Profile) []Pass {
 				Evidence: "graph launch",
 				Events:   list,
 				Shape:    shape(p, "graph", list),
+			})
+		}
+	}
+	return out
+}
+
+// modulePasses takes each call of an outermost module for a pass.
+func modulePasses(p *profile.Profile) []Pass {
+	byRoot := map[int32][]int32{}
+	for i, e := range p.Links.Events {
+		if e.Call >= 0 && p.Links.CallRoot[e.Call] >= 0 {
+			r := p.Links.CallRoot[e.Call]
+			byRoot[r] = append(byRoot[r], int32(i))
+		}
+	}
+	var out []Pass
+	for i, m := range p.Links.Modules {
+		if list := byRoot[int32(i)]; len(list) >= minGraph {
+			out = append(out, Pass{
+				Name: "nn.Module: " + m.Name, Stage: p.Links.Events[list[0]].Stage,
+				Evidence: "call of the outermost module", Shape: shape(p, m.Name, list), Events: list,
 			})
 		}
 	}

@@ -1,6 +1,7 @@
 package layers_test
 
 import (
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"github.com/sotabuild/sotabuild/stdlib/trace/internal/sample"
 	"github.com/sotabuild/sotabuild/stdlib/trace/layers"
 	"github.com/sotabuild/sotabuild/stdlib/trace/profile"
+	"github.com/sotabuild/sotabuild/stdlib/trace/read"
 )
 
 func build(t *testing.T, file string, c layers.Config) *layers.Result {
@@ -153,6 +155,122 @@ func TestParseConfig(t *testing.T) {
 		if _, err := layers.ParseConfig([]byte(bad)); err == nil {
 			t.Errorf("ParseConfig(%s) gives no error", bad)
 		}
+	}
+}
+
+// loop is passes of eight layers, each pass with an embedding before and a head
+// behind them, as a plain loop runs them.
+func loop(t *testing.T, passes int, steps bool, pause func(pass int) int64) *read.Trace {
+	t.Helper()
+	marks, kernels := loopEvents(passes, pause)
+	if !steps {
+		marks = nil
+	}
+	return sample.Make(t, marks, kernels)
+}
+
+func loopText(t *testing.T, passes int) string {
+	t.Helper()
+	_, kernels := loopEvents(passes, none)
+	return sample.Text(t, nil, kernels)
+}
+
+func loopEvents(passes int, pause func(pass int) int64) (s []sample.Step, k []sample.Kernel) {
+	at := int64(10_000)
+	add := func(name string, dur int64) {
+		k = append(k, sample.Kernel{Name: name, Start: at, Dur: dur})
+		at += dur
+	}
+	for i := range passes {
+		from := at
+		add("indexSelectSmallIndex", 3000)
+		for range 8 {
+			for _, name := range []string{"rms_norm_kernel", "nvjet_q", "flash_fwd_kernel", "nvjet_o", "rms_norm_kernel", "nvjet_up", "silu_and_mul_kernel", "nvjet_down"} {
+				add(name, 10_000)
+			}
+			at += pause(i)
+		}
+		add("rms_norm_kernel", 10_000)
+		add("nvjet_head", 50_000)
+		add("cunn_SoftMaxForward", 5000)
+		add("sampleMultinomialOnce", 5000)
+		s = append(s, sample.Step{Name: "step[DECODE bs=2]", Start: from - 2000, End: at - 2000})
+	}
+	return s, k
+}
+
+func none(int) int64 { return 0 }
+
+// Without steps and graphs, passes end where kernels are unlike a layer's.
+func TestPassesWithoutAnnotations(t *testing.T) {
+	r, err := layers.Build(profile.Build(loop(t, 3, false, none)), layers.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Passes) != 3 {
+		t.Fatalf("%d passes, want 3", len(r.Passes))
+	}
+	for i, p := range r.Passes {
+		if len(p.Layers) != 8 || !strings.Contains(p.Evidence, "unlike a layer's") {
+			t.Errorf("pass %d has %d layers by %q", i, len(p.Layers), p.Evidence)
+		}
+	}
+	conserves(t, "loop", r)
+}
+
+// Without steps, the frames of the outermost module are the passes, and what
+// the loop does between them belongs to none.
+func TestPassesByModule(t *testing.T) {
+	plain := loop(t, 2, false, none)
+	var frames []string
+	for i := range 2 {
+		// The embedding and the head of each pass are launched inside the module.
+		first := plain.GPU[i*69].Start/1000 - 2
+		last := plain.GPU[i*69+68].End() / 1000
+		frames = append(frames, fmt.Sprintf(`{"ph":"X","cat":"python_function","name":"nn.Module: Model_0","pid":1,"tid":1,"ts":%d,"dur":%d}`, first, last-first-7))
+	}
+	text := loopText(t, 2)
+	tr, err := read.Read(strings.NewReader(strings.Replace(text, `"traceEvents":[`, `"traceEvents":[`+strings.Join(frames, ",")+",", 1)), "f")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := layers.Build(profile.Build(tr), layers.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Passes) != 2 || r.Passes[0].Name != "nn.Module: Model_0" || len(r.Passes[1].Layers) != 8 {
+		t.Errorf("%d passes, first %q", len(r.Passes), r.Passes[0].Name)
+	}
+}
+
+// A first pass twice as slow as the median is a cold start; among the rest the
+// one nearest the median is chosen.
+func TestColdStart(t *testing.T) {
+	pauses := []int64{90_000, 2000, 1000, 3000}
+	r, err := layers.Build(profile.Build(loop(t, 4, true, func(i int) int64 { return pauses[i] })), layers.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Chosen != 1 || !strings.Contains(r.Reason, "pass 0 is a cold start") || !strings.Contains(r.Reason, "3 steady passes") {
+		t.Errorf("chosen %d: %s", r.Chosen, r.Reason)
+	}
+	p := r.Passes[1]
+	if len(p.Prologue) != 1 || len(p.Epilogue) != 4 || len(p.Layers[7].Events) != 8 {
+		t.Errorf("prologue %d, epilogue %d, last layer %d events; want 1, 4, 8", len(p.Prologue), len(p.Epilogue), len(p.Layers[7].Events))
+	}
+}
+
+// A pass that the recording cut is not chosen.
+func TestCutPass(t *testing.T) {
+	tr := loop(t, 3, true, none)
+	cut := *tr
+	cut.GPU = tr.GPU[30:] // four layers of the first pass are missing
+	r, err := layers.Build(profile.Build(&cut), layers.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !r.Passes[0].Partial || r.Passes[1].Partial || r.Chosen == 0 {
+		t.Errorf("partial %v, %v; chosen %d", r.Passes[0].Partial, r.Passes[1].Partial, r.Chosen)
 	}
 }
 

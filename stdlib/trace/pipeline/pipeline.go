@@ -122,7 +122,8 @@ type Step struct {
 
 // Diff is how the representative layers of two clusters differ.
 type Diff struct {
-	A, B  int      // layers
+	A     int      `json:"layer_a"`
+	B     int      `json:"layer_b"`
 	OnlyA []string `json:"only_a"`
 	OnlyB []string `json:"only_b"`
 	Wall  int64    `json:"wall_difference_ns"` // B − A

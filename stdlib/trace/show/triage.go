@@ -169,6 +169,9 @@ func fuseTable(s triage.Stage, cutoff float64) Table {
 		Head:  []string{"Pattern", "Confidence", "Related GPU time", "Share", "Evidence kernels", "Current location", "Candidate fused path", "Rationale"},
 		Empty: "No known pattern stands in order and adjacent in the layers of this stage.",
 	}
+	if s.NoFuse != "" {
+		t.Empty = "Fuse patterns are not looked for: " + s.NoFuse + "."
+	}
 	below := 0
 	for _, r := range s.Fuse {
 		if r.Share < cutoff {

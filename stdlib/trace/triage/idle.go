@@ -135,27 +135,37 @@ type Comm struct {
 }
 
 func (w *work) comm(events []int32) Comm {
-	var comm, compute []interval.Span
-	streams := map[int32]bool{}
+	type sides struct{ comm, compute []interval.Span }
+	devices := map[int32]*sides{}
+	streams := map[[2]int32]bool{}
 	for _, e := range events {
 		g := w.p.Trace.GPU[e]
 		if g.Kind != read.Kernel {
 			continue
 		}
-		streams[g.Stream] = true
+		d := devices[g.Device]
+		if d == nil {
+			d = &sides{}
+			devices[g.Device] = d
+		}
+		streams[[2]int32{g.Device, g.Stream}] = true
 		s := interval.Span{Start: g.Start, End: g.End()}
 		if w.p.Classes[e].Family == kernel.Comm {
-			comm = append(comm, s)
+			d.comm = append(d.comm, s)
 		} else {
-			compute = append(compute, s)
+			d.compute = append(d.compute, s)
 		}
 	}
-	c := Comm{Time: interval.Union(comm)}
-	c.Hidden = interval.Intersect(interval.Merge(comm), interval.Merge(compute))
+	var c Comm
+	for _, d := range devices {
+		comm := interval.Merge(d.comm)
+		c.Time += interval.Total(comm)
+		c.Hidden += interval.Intersect(comm, interval.Merge(d.compute))
+	}
 	switch {
 	case c.Time == 0:
 		c.Reason = "no communication kernel"
-	case c.Hidden == 0 && len(streams) == 1:
+	case c.Hidden == 0 && len(streams) == len(devices):
 		c.Reason = "communication and compute share one stream"
 	case c.Hidden == 0:
 		c.Reason = "no compute kernel runs at the same time"

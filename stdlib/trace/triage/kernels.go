@@ -41,8 +41,8 @@ type Each struct {
 type Site struct {
 	Location string  `json:"location"` // "" when unresolved
 	Op       string  `json:"op"`
-	Share    float64 `json:"share"`  // of the kernel's time
-	Weak     bool    `json:"joined"` // joined to the mapping by family only
+	Share    float64 `json:"share"`                      // of the kernel's time
+	Weak     bool    `json:"joined_by_family,omitempty"` // joined to the mapping by family only
 }
 
 // FamilyRow sums a family, rows under the cut-off included: a kernel gate asks

@@ -9,6 +9,7 @@
 package triage
 
 import (
+	"fmt"
 	"io/fs"
 
 	"github.com/sotabuild/sotabuild/stdlib/trace/fuse"
@@ -46,7 +47,8 @@ type Report struct {
 type Times struct {
 	Sum     int64 `json:"sum_ns"`    // kernels, copies and sets
 	Kernels int64 `json:"kernel_ns"` // kernels alone
-	Busy    int64 `json:"busy_ns"`   // union of all
+	Busy    int64 `json:"busy_ns"`   // union of all, device by device
+	Devices int   `json:"devices"`
 }
 
 // Stage is everything about one stage.
@@ -59,6 +61,7 @@ type Stage struct {
 	Families []FamilyRow  `json:"families"`
 	Overlap  []OverlapRow `json:"overlap"`
 	Fuse     []FuseRow    `json:"fuse"`
+	NoFuse   string       `json:"no_fuse,omitempty"` // why there are no fuse rows
 	Idle     Idle         `json:"idle"`
 	Comm     Comm         `json:"communication"`
 	Notes    []string     `json:"notes,omitempty"`
@@ -144,6 +147,9 @@ func Build(p *profile.Profile, l *layers.Result, o Options) Report {
 func (w *work) stage(stage launch.Stage, events []int32) Stage {
 	s := Stage{Stage: stage, Events: len(events), Times: w.times(events)}
 	s.Share = ratio(s.Times.Sum, w.total)
+	if s.Times.Devices > 1 {
+		s.Notes = append(s.Notes, fmt.Sprintf("The file holds %d devices; times are summed over them.", s.Times.Devices))
+	}
 	s.Kernels = w.kernels(events, s.Times.Sum)
 	s.Families = families(s.Kernels, s.Times.Sum)
 	s.Idle = w.idle(stage)
@@ -152,12 +158,25 @@ func (w *work) stage(stage launch.Stage, events []int32) Stage {
 	if s.Idle.Claimed {
 		s.Overlap = append(w.idleRows(s.Idle), s.Overlap...)
 	}
-	if w.layers.Known() {
+	if s.NoFuse = w.noFuse(stage); s.NoFuse == "" {
 		for _, f := range fuse.Find(w.opt.Catalogue, w.layers, stage, w.opt.Baseline) {
 			s.Fuse = append(s.Fuse, w.fuseRow(f, s.Times.Sum))
 		}
 	}
 	return s
+}
+
+// noFuse is why fuse patterns cannot be looked for in a stage, "" when they can.
+func (w *work) noFuse(stage launch.Stage) string {
+	if !w.layers.Known() {
+		return "no forward passes with layers were found"
+	}
+	for _, p := range w.layers.Passes {
+		if p.Stage == stage && !p.Partial && len(p.Layers) > 0 {
+			return ""
+		}
+	}
+	return "the stage has no whole pass with layers"
 }
 
 func (w *work) fuseRow(f fuse.Row, sum int64) FuseRow {
@@ -181,18 +200,23 @@ func (w *work) fuseRow(f fuse.Row, sum int64) FuseRow {
 	}
 }
 
+// times sums over devices, busy time too: two devices at work for a second are
+// two seconds busy.
 func (w *work) times(events []int32) Times {
 	var t Times
-	spans := make([]interval.Span, 0, len(events))
+	spans := map[int32][]interval.Span{}
 	for _, e := range events {
 		g := w.p.Trace.GPU[e]
 		t.Sum += g.Dur
 		if g.Kind == read.Kernel {
 			t.Kernels += g.Dur
 		}
-		spans = append(spans, interval.Span{Start: g.Start, End: g.End()})
+		spans[g.Device] = append(spans[g.Device], interval.Span{Start: g.Start, End: g.End()})
 	}
-	t.Busy = interval.Union(spans)
+	for _, list := range spans {
+		t.Busy += interval.Union(list)
+	}
+	t.Devices = len(spans)
 	return t
 }
 

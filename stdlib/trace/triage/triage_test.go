@@ -174,6 +174,24 @@ func TestOverlapByHand(t *testing.T) {
 	}
 }
 
+// Two devices in one file: each hides only what runs on it, and both are busy.
+func TestTwoDevices(t *testing.T) {
+	text := sample.Text(t, nil, []sample.Kernel{
+		{Name: "nvjet_a", Start: 10_000, Dur: 50_000, Stream: 7},
+		{Name: "ncclDevKernel_AllReduce_Sum_bf16", Start: 10_000, Dur: 50_000, Stream: 7},
+	})
+	// The second kernel goes to device 1.
+	i := strings.LastIndex(text, `"device":0`)
+	tr, err := read.Read(strings.NewReader(text[:i]+`"device":1`+text[i+10:]), "two.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := stage(t, report(t, tr, nil), launch.None)
+	if s.Times.Busy != 100_000 || s.Comm.Hidden != 0 || s.Comm.Time != 50_000 || len(s.Notes) != 1 {
+		t.Errorf("busy %d, communication %+v, notes %q", s.Times.Busy, s.Comm, s.Notes)
+	}
+}
+
 // A small kernel that runs under a large one is not worth a patch.
 func TestHiddenIsLowROI(t *testing.T) {
 	tr := sample.Make(t, []sample.Step{{Name: "step[DECODE bs=1]", Start: 0, End: 400_000}}, []sample.Kernel{
@@ -239,6 +257,9 @@ func TestIdleIsNotClaimed(t *testing.T) {
 		}
 	}
 	r := report(t, sample.Load(t, "traces/dlrm_pair_rank-0.json.gz"), nil)
+	if why := r.Stages[0].NoFuse; !strings.Contains(why, "no forward passes") {
+		t.Errorf("no fuse rows because %q", why)
+	}
 	if i := r.Stages[0].Idle; i.Claimed || !strings.Contains(i.Reason, "no passes") {
 		t.Errorf("%+v", i)
 	}

@@ -5,7 +5,8 @@
 // arrival.
 //
 // It knows tokens and text, no HTTP. One goroutine, in Run, owns all
-// sequences; Submit, Cancel and Stats may be called from anywhere. A request's
+// sequences; Submit, Cancel, Stats, StartProfile and StopProfile may be called
+// from anywhere. A request's
 // events come in order on its own channel, which has room for all of them: a
 // slow reader never slows a step. Errors of a request are returned by Submit;
 // what ends a running request is told by its last event.
@@ -22,6 +23,7 @@ import (
 	"sync/atomic"
 
 	"github.com/sotabuild/sotabuild/examples/tinyserve/internal/model"
+	"github.com/sotabuild/sotabuild/examples/tinyserve/internal/profile"
 	"github.com/sotabuild/sotabuild/examples/tinyserve/internal/vocab"
 )
 
@@ -102,6 +104,7 @@ type Engine struct {
 	blocks  *blocks
 	running []*sequence // in order of arrival
 	wake    chan struct{}
+	profile atomic.Pointer[profile.Recorder] // nil while nothing is recorded
 
 	mu      sync.Mutex // guards what follows
 	waiting []*sequence
@@ -193,6 +196,18 @@ func (e *Engine) Run(ctx context.Context) {
 	}
 	e.running, e.waiting = nil, nil
 	e.stats.Running, e.stats.Waiting = 0, 0
+}
+
+// StartProfile records the steps that begin from now on. It is false where a
+// recording is already under way.
+func (e *Engine) StartProfile() bool {
+	return e.profile.CompareAndSwap(nil, profile.New())
+}
+
+// StopProfile ends the recording and returns it; nil where there is none. A
+// step under way is not part of it.
+func (e *Engine) StopProfile() *profile.Recorder {
+	return e.profile.Swap(nil)
 }
 
 // admit drops canceled requests and moves waiting ones into free slots.

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/sotabuild/sotabuild/examples/tinyserve/internal/model"
@@ -10,7 +11,7 @@ import (
 // step computes one step and tells the requests what came of it.
 func (e *Engine) step() {
 	owners, pieces := e.plan()
-	logits := e.runner.Step(pieces)
+	logits := e.compute(owners, pieces)
 	events := make([]Event, len(owners))
 	for i, s := range owners {
 		e.advance(s, len(pieces[i].Tokens))
@@ -34,6 +35,34 @@ func (e *Engine) step() {
 			s.events <- events[i]
 		}
 	}
+}
+
+// compute runs the model, recorded while a profile is taken.
+func (e *Engine) compute(owners []*sequence, pieces []model.Piece) [][]float32 {
+	rec := e.profile.Load()
+	if rec == nil {
+		return e.runner.Step(pieces)
+	}
+	step := rec.Begin(annotation(owners, pieces))
+	e.runner.Lap = step.Lap
+	logits := e.runner.Step(pieces)
+	e.runner.Lap = nil
+	step.End()
+	return logits
+}
+
+// annotation names a step as vLLM does: how many sequences read their prompts
+// and how many answer, each with its tokens.
+func annotation(owners []*sequence, pieces []model.Piece) string {
+	var reading, read, answering, answered int
+	for i, s := range owners {
+		if n := len(pieces[i].Tokens); pieces[i].Start < len(s.Prompt) {
+			reading, read = reading+1, read+n
+		} else {
+			answering, answered = answering+1, answered+n
+		}
+	}
+	return fmt.Sprintf("execute_context_%d(%d)_generation_%d(%d)", reading, read, answering, answered)
 }
 
 // plan chooses the pieces of the next step and whose they are. Sequences that

@@ -14,6 +14,10 @@ type Piece struct {
 
 // Runner computes steps. It has one user at a time.
 type Runner struct {
+	// Lap, where it is set, is called after each function of a step with the
+	// operation that it was and the function's name. It changes no bit.
+	Lap func(op, kernel string)
+
 	model   *Model
 	kv      *KV
 	kernel  Kernel
@@ -52,23 +56,41 @@ func NewRunner(m *Model, kv *KV, kernel Kernel, threads int) *Runner {
 func (r *Runner) Step(pieces []Piece) [][]float32 {
 	m := r.model
 	r.gather(pieces)
+	r.lap("embedding", "embedding_gather")
 	rows := len(r.at)
 	kvDim := m.kvDim()
 	for l := range m.layers {
 		w := &m.layers[l]
 		normalize(r.h, r.x, w.attnNorm)
+		r.lap("input_norm", "rmsnorm")
 		r.multiply(r.qkv, w.qkv, r.h, m.Hidden+2*kvDim, m.Hidden, rows)
+		r.lap("qkv_proj", "matmul")
 		r.store(l)
+		r.lap("rotary", "rope_store_kv_cache")
 		r.share(rows*m.KVHeads, func(thread, from, to int) { r.attend(l, thread, from, to) })
+		r.lap("attention", "paged_attention")
 		r.multiply(r.h, w.out, r.att, m.Hidden, m.Hidden, rows)
+		r.lap("o_proj", "matmul")
 		add(r.x, r.h)
+		r.lap("residual", "elementwise_add")
 		normalize(r.h, r.x, w.ffnNorm)
+		r.lap("post_attention_norm", "rmsnorm")
 		r.multiply(r.gateUp, w.gateUp, r.h, 2*m.Intermediate, m.Hidden, rows)
+		r.lap("gate_up_proj", "matmul")
 		r.swiglu()
+		r.lap("activation", "silu_and_mul")
 		r.multiply(r.h, w.down, r.act, m.Hidden, m.Intermediate, rows)
+		r.lap("down_proj", "matmul")
 		add(r.x, r.h)
+		r.lap("residual", "elementwise_add")
 	}
 	return r.readOut(pieces)
+}
+
+func (r *Runner) lap(op, kernel string) {
+	if r.Lap != nil {
+		r.Lap(op, kernel)
+	}
 }
 
 // gather lays the pieces' tokens out as rows.
@@ -143,7 +165,9 @@ func (r *Runner) readOut(pieces []Piece) [][]float32 {
 	}
 	r.logits = sized(r.logits, wanted*m.VocabSize)
 	normalize(r.h[:wanted*m.Hidden], r.x[:wanted*m.Hidden], m.norm)
+	r.lap("final_norm", "rmsnorm")
 	r.multiply(r.logits, m.head, r.h, m.VocabSize, m.Hidden, wanted)
+	r.lap("lm_head", "matmul")
 	out := make([][]float32, len(pieces))
 	next := r.logits
 	for i, p := range pieces {

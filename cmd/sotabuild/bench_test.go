@@ -1,0 +1,163 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sotabuild/sotabuild/stdlib/bench"
+	"github.com/sotabuild/sotabuild/stdlib/result"
+	"github.com/sotabuild/sotabuild/stdlib/simserve"
+)
+
+// call runs a command line and returns its code and outputs.
+func call(t *testing.T, args ...string) (c code, out, errOut string) {
+	t.Helper()
+	var o, e bytes.Buffer
+	a := &app{in: strings.NewReader(""), out: &o, err: &e}
+	c = a.run(context.Background(), append([]string{"bench"}, args...))
+	return c, o.String(), e.String()
+}
+
+func sim(t *testing.T, c simserve.Config) string {
+	t.Helper()
+	c.Model = "sim"
+	h, err := simserve.Handler(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewServer(h)
+	t.Cleanup(srv.Close)
+	return srv.URL
+}
+
+// TestBenchExitCodes: every request must succeed unless less is allowed, and a
+// fault of each kind ends with 5.
+func TestBenchExitCodes(t *testing.T) {
+	good := sim(t, simserve.Config{Prefill: time.Millisecond})
+	for _, c := range []struct {
+		name string
+		code code
+		says string
+		args []string
+	}{
+		{"good", codeOK, "5 requests ok, 0 failed", []string{good}},
+		{"no_server", codeError, "refused", []string{"http://127.0.0.1:1"}},
+		{"one_of_five", codeNodeFailed, "no numbers: truncated", []string{sim(t, simserve.Config{Fault: simserve.Cut, Every: 100, After: 6})}},
+		{"one_of_five_allowed", codeOK, "4 requests ok, 1 failed", []string{sim(t, simserve.Config{Fault: simserve.Cut, Every: 100, After: 6}), "--min-success-rate", "0.8"}},
+		{"wrong_model", codeNodeFailed, "wrong_model", []string{good, "--model", "other"}},
+		{"bad_flag", codeUsage, "unknown flag", []string{good, "--nope"}},
+		{"bad_values", codeUsage, `--request-rate "much"`, []string{good, "--request-rate", "much"}},
+		{"bad_goodput", codeUsage, "write ttft:MS", []string{good, "--goodput", "speed:3"}},
+		{"no_url", codeUsage, "accepts 1 arg", nil},
+	} {
+		got, out, errOut := call(t, append(c.args, "--num-prompts", "5", "--output-len", "4", "--input-len", "8")...)
+		if limited := strings.Contains(out, string(result.ClientLimited)); got != c.code && !limited || !strings.Contains(out+errOut, c.says) && !limited {
+			t.Errorf("%s: code %d, want %d with %q:\n%s%s", c.name, got, c.code, c.says, out, errOut)
+		}
+	}
+	for _, f := range simserve.Faults {
+		if f.Fault == simserve.StallHead || f.Fault == simserve.StallFirst || f.Fault == simserve.Stall || f.Fault == simserve.StallEnd {
+			continue // minutes of patience; they are tried in virtual time
+		}
+		got, out, _ := call(t, sim(t, simserve.Config{Fault: f.Fault}), "--num-prompts", "2", "--num-warmups", "0", "--output-len", "4", "--input-len", "8", "--ignore-eos", "--model", "sim")
+		if got != codeNodeFailed || !strings.Contains(out, "no numbers: ") {
+			t.Errorf("%s: code %d: %s", f.Fault, got, out)
+		}
+	}
+}
+
+// TestBenchJSONIsARow reads the machine-readable output and the folder.
+func TestBenchJSONIsARow(t *testing.T) {
+	dir := t.TempDir()
+	c, out, errOut := call(t, sim(t, simserve.Config{Prefill: time.Millisecond}), "--json", "--num-prompts", "3", "--output-len", "2", "--result-dir", dir)
+	var got struct{ Row result.Row }
+	if err := json.Unmarshal([]byte(out), &got); err != nil || c != codeOK && got.Row.Class != result.ClientLimited || got.Row.Requests.OK != 3 {
+		t.Fatalf("code %d, %v: %s%s", c, err, out, errOut)
+	}
+	row, err := bench.ReadRow(filepath.Join(dir, bench.RowFile))
+	if err != nil || row.Requests.OK != 3 {
+		t.Errorf("%+v, %v", row, err)
+	}
+}
+
+// TestBenchImportRanks the real rows of one GPU.
+func TestBenchImportRanks(t *testing.T) {
+	files, err := filepath.Glob("../../stdlib/imports/testdata/h200/dense8b.[dems]*.json")
+	if err != nil || len(files) < 4 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	c, out, errOut := call(t, append([]string{"import", "--limit", "tpot/excl-first:p50=0.012"}, files...)...)
+	if c != codeOK || !strings.Contains(out, "1  dense8b.seqs32.json") || !strings.Contains(out, "another request rate") {
+		t.Errorf("code %d:\n%s%s", c, out, errOut)
+	}
+	if c, out, _ := call(t, "import", "../../stdlib/imports/testdata/vllm_failing.json"); c != codeNodeFailed || !strings.Contains(out, "all 10 requests failed") {
+		t.Errorf("code %d: %s", c, out)
+	}
+	bad := filepath.Join(t.TempDir(), "x")
+	if err := os.WriteFile(bad, []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if c, _, errOut := call(t, "import", bad); c != codeUsage || !strings.Contains(errOut, "form of none of") {
+		t.Errorf("code %d: %s", c, errOut)
+	}
+}
+
+// TestBenchAnswersAgree: the simulated server always says the same; another
+// length is another prompt set.
+func TestBenchAnswersAgree(t *testing.T) {
+	url, file := sim(t, simserve.Config{}), filepath.Join(t.TempDir(), "a.json")
+	args := []string{"answers", url, "--num-prompts", "4", "--input-len", "8", "--output-len", "4"}
+	if c, out, errOut := call(t, append(args, "--out", file)...); c != codeOK || !strings.Contains(out, "4 answers of sim") {
+		t.Fatalf("code %d: %s%s", c, out, errOut)
+	}
+	if c, out, errOut := call(t, append(args, "--baseline", file, "--min-agreement", "1")...); c != codeOK || !strings.Contains(out, "4 of 4 answers are equal") {
+		t.Errorf("code %d: %s%s", c, out, errOut)
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, bytes.Replace(b, []byte(" t t"), []byte(" t x"), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if c, out, _ := call(t, append(args, "--baseline", file, "--min-agreement", "1")...); c != codeGate || !strings.Contains(out, "3 of 4 answers are equal") {
+		t.Errorf("code %d: %s", c, out)
+	}
+	if c, _, errOut := call(t, append(args, "--baseline", file, "--seed", "9")...); c != codeUsage || !strings.Contains(errOut, "other prompts") {
+		t.Errorf("code %d: %s", c, errOut)
+	}
+}
+
+func TestBenchFrontierIsAPage(t *testing.T) {
+	dir := t.TempDir()
+	if c, out, errOut := call(t, sim(t, simserve.Config{Prefill: time.Millisecond, Step: time.Millisecond}), "--num-prompts", "3", "--output-len", "4", "--result-dir", dir); c != codeOK && !strings.Contains(out, "client_limited") {
+		t.Fatalf("code %d: %s%s", c, out, errOut)
+	}
+	if c, out, errOut := call(t, "frontier", dir); c != codeOK || !strings.Contains(out, "<svg") && !strings.Contains(out, "client_limited") {
+		t.Errorf("code %d: %s%s", c, out, errOut)
+	}
+}
+
+// TestBenchRateFindsTheKnee: one request at a time of 40 ms is 25 a second; at 5
+// the queue is short, at a limit of 1 ms no rate is slow enough.
+func TestBenchRateFindsTheKnee(t *testing.T) {
+	url := sim(t, simserve.Config{Prefill: 40 * time.Millisecond, Slots: 1})
+	args := []string{"rate", url, "--num-prompts", "8", "--output-len", "1", "--request-rate", "40", "--burstiness", "inf", "--rounds", "2"}
+	c, out, errOut := call(t, append(args, "--limit", "ttft/send:p50=0.001")...)
+	if c != codeGate && !strings.Contains(errOut, "client_limited") {
+		t.Errorf("code %d: %s%s", c, out, errOut)
+	}
+	if c, _, errOut := call(t, append(args, "--limit", "ttft/send:p99=1")...); c != codeNodeFailed || !strings.Contains(errOut, "it needs 100") && !strings.Contains(errOut, "client_limited") {
+		t.Errorf("code %d: %s", c, errOut)
+	}
+	if c, _, errOut := call(t, "rate", url); c != codeUsage || !strings.Contains(errOut, "rate of the first round") {
+		t.Errorf("code %d: %s", c, errOut)
+	}
+}

@@ -1,0 +1,306 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sotabuild/sotabuild/stdlib/bench"
+	"github.com/sotabuild/sotabuild/stdlib/bench/calibrate"
+	"github.com/sotabuild/sotabuild/stdlib/bench/page"
+	"github.com/sotabuild/sotabuild/stdlib/bench/solo"
+	"github.com/sotabuild/sotabuild/stdlib/imports"
+	"github.com/sotabuild/sotabuild/stdlib/result"
+	"github.com/sotabuild/sotabuild/stdlib/stats"
+)
+
+func benchCompareCommand(a *app) *cobra.Command {
+	var b benchFlags
+	var metric string
+	var repeats int
+	var rowsA, rowsB []string
+	cmd := &cobra.Command{
+		Use:   "compare URL_A URL_B",
+		Short: "Decide which of two servers is ahead, by runs in turns",
+		Long: "Runs A and B in turns (ABBA), looks after 3, 5, 10 and 20 repeats, and says ahead, behind,\n" +
+			"tied (within 1 %) or unresolved. With --a and --b it judges runs that were made before.",
+		Args: cobra.MaximumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if repeats < 2 {
+				return fail(codeUsage, fmt.Errorf("--max-repeats %d: write at least 2", repeats))
+			}
+			rule := stats.Standard(repeats)
+			var d solo.Duel
+			switch {
+			case len(args) == 0 && len(rowsA) > 0 && len(rowsB) > 0:
+				one, err := readRows(rowsA)
+				two, err2 := readRows(rowsB)
+				if err := errors.Join(err, err2); err != nil {
+					return fail(codeUsage, err)
+				}
+				if d, err = solo.CompareRows(one, two, metric, rule); err != nil {
+					return fail(codeUsage, err)
+				}
+			case len(args) == 2 && len(rowsA)+len(rowsB) == 0:
+				x, err := b.options(args[0])
+				y, err2 := b.options(args[1])
+				if err := errors.Join(err, err2); err != nil {
+					return fail(codeUsage, err)
+				}
+				ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+				defer stop()
+				d, err = solo.Compare(ctx, bench.ThisHost(), x, y, metric, rule, func(who int, r result.Row) {
+					v, _ := r.Metric(metric)
+					fmt.Fprintf(a.err, "%c %s %.6g\n", 'A'+rune(who), metric, v)
+				})
+				if err != nil {
+					return fail(codeNodeFailed, err)
+				}
+			default:
+				return fail(codeUsage, errors.New("give two URLs, or row files with --a and --b"))
+			}
+			if a.json {
+				return a.printJSON(d)
+			}
+			fmt.Fprintf(a.out, "A is %s\n", d.Result)
+			return nil
+		},
+	}
+	b.add(cmd)
+	cmd.Flags().StringVar(&metric, "metric", "output_throughput", "id of the metric")
+	cmd.Flags().IntVar(&repeats, "max-repeats", 20, "runs of each at most")
+	cmd.Flags().StringSliceVar(&rowsA, "a", nil, "row files (or result folders) of A, in the order they were made")
+	cmd.Flags().StringSliceVar(&rowsB, "b", nil, "the same of B")
+	return cmd
+}
+
+func readRows(paths []string) (out []result.Row, err error) {
+	for _, p := range paths {
+		if filepath.Ext(p) != ".json" {
+			p = filepath.Join(p, bench.RowFile)
+		}
+		r, err := bench.ReadRow(p)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+func benchCalibrateCommand(a *app) *cobra.Command {
+	var step time.Duration
+	var out string
+	cmd := &cobra.Command{
+		Use:   "calibrate",
+		Short: "Measure what this client can measure on this machine",
+		Long: "Starts a server with an exact schedule as a process of its own, loads it step by step, and\n" +
+			"compares what the client read with what the server wrote.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+			defer stop()
+			r, err := calibrate.Run(ctx, step)
+			if err != nil {
+				return fail(codeError, err)
+			}
+			if out != "" {
+				if err := r.Write(out); err != nil {
+					return fail(codeError, err)
+				}
+			}
+			if a.json {
+				return a.printJSON(r)
+			}
+			fmt.Fprint(a.out, r.Table())
+			return nil
+		},
+	}
+	cmd.Flags().DurationVar(&step, "step", 2*time.Second, "time of each load")
+	cmd.Flags().StringVar(&out, "out", "", "file for the result, as JSON")
+	return cmd
+}
+
+func benchImportCommand(a *app) *cobra.Command {
+	var by, export string
+	var limits []string
+	cmd := &cobra.Command{
+		Use:   "import FILE...",
+		Short: "Read result files of other tools and rank what may be ranked",
+		Long: "Reads files of vLLM, SGLang, TensorRT-LLM, TokenSpeed, aiperf, guidellm and inference-perf. Each\n" +
+			"number gets the id of what the tool computes; numbers of unlike ids are not compared.",
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			var runs []imports.Run
+			var names []string
+			for _, path := range args {
+				b, err := a.readAll(path)
+				if err != nil {
+					return fail(codeUsage, err)
+				}
+				read, err := imports.Read(b)
+				if err != nil {
+					return fail(codeUsage, fmt.Errorf("%s: %w", path, err))
+				}
+				for i := range read {
+					name := filepath.Base(path)
+					if len(read) > 1 {
+						name = fmt.Sprintf("%s[%d]", name, i)
+					}
+					runs, names = append(runs, read[i]), append(names, name)
+				}
+			}
+			var max []imports.Limit
+			for _, l := range limits {
+				var v float64
+				id, value, ok := strings.Cut(l, "=")
+				if _, err := fmt.Sscanf(value, "%g", &v); !ok || err != nil {
+					return fail(codeUsage, fmt.Errorf("--limit %q: write ID=SECONDS, such as tpot/excl-first:p50=0.012", l))
+				}
+				max = append(max, imports.Limit{ID: id, Max: v})
+			}
+			places, err := imports.Rank(runs, by, max)
+			if err != nil {
+				return fail(codeUsage, err)
+			}
+			if a.json {
+				return a.printJSON(map[string]any{"runs": runs, "names": names, "places": places})
+			}
+			a.printPlaces(runs, names, places, by)
+			for _, r := range runs {
+				if r.Class != "" {
+					return done(codeNodeFailed)
+				}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&by, "by", "output_throughput", "definition id to rank by")
+	cmd.Flags().StringSliceVar(&limits, "limit", nil, "ID=SECONDS, a limit that a ranked run keeps")
+	cmd.AddCommand(benchExportCommand(a, &export))
+	return cmd
+}
+
+func (a *app) printPlaces(runs []imports.Run, names []string, places []imports.Place, by string) {
+	for _, p := range places {
+		r, n := runs[p.Run], "   -"
+		if p.Rank > 0 {
+			n = fmt.Sprintf("%4d", p.Rank)
+		}
+		value := ""
+		if v, ok := r.Number(by); ok {
+			value = fmt.Sprintf("%.6g %s", v.Value, v.Unit)
+		}
+		fmt.Fprintf(a.out, "%s  %-40s %-14s %s\n", n, names[p.Run], r.Tool, value)
+		for _, why := range p.Reasons {
+			fmt.Fprintf(a.out, "        %s\n", why)
+		}
+		if r.Basis == imports.Documented {
+			fmt.Fprintf(a.out, "        read %s\n", r.Basis)
+		}
+	}
+}
+
+// benchExportCommand writes a row in another tool's form.
+func benchExportCommand(a *app, form *string) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "export ROW", Short: "Write a row in vLLM's or the seeds' form", Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			rows, err := readRows(args)
+			if err != nil {
+				return fail(codeUsage, err)
+			}
+			var b []byte
+			switch *form {
+			case "vllm":
+				b, err = imports.VLLM(rows[0])
+			case "seed":
+				b, err = imports.Seed("", "", rows[0])
+			default:
+				return fail(codeUsage, fmt.Errorf("--form %q: write vllm or seed", *form))
+			}
+			if err != nil {
+				return err
+			}
+			_, err = a.out.Write(b)
+			return err
+		},
+	}
+	cmd.Flags().StringVar(form, "form", "vllm", "vllm or seed")
+	return cmd
+}
+
+// benchAnswersCommand is the accuracy gate's measurement.
+func benchAnswersCommand(a *app) *cobra.Command {
+	var b benchFlags
+	var out, baseline string
+	var least float64
+	cmd := &cobra.Command{
+		Use: "answers URL", Short: "Collect greedy answers to fixed prompts and compare them with a baseline's", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o, err := b.options(args[0])
+			if err != nil {
+				return fail(codeUsage, err)
+			}
+			got, err := solo.Ask(cmd.Context(), bench.ThisHost(), o)
+			if err != nil {
+				return fail(codeError, err)
+			}
+			if out != "" {
+				if err := got.Save(out); err != nil {
+					return fail(codeError, err)
+				}
+			}
+			if baseline == "" {
+				fmt.Fprintf(a.out, "%d answers of %s to %s\n", len(got.Texts), got.Model, got.Dataset)
+				return nil
+			}
+			want, err := solo.ReadAnswers(baseline)
+			if err != nil {
+				return fail(codeUsage, err)
+			}
+			s, err := got.Agree(want)
+			if err != nil {
+				return fail(codeUsage, err)
+			}
+			if a.json {
+				if err := a.printJSON(s); err != nil {
+					return err
+				}
+			} else {
+				fmt.Fprintf(a.out, "%d of %d answers are equal (95 %% interval of the share %.3f to %.3f), %.1f %% of the text before the first difference\n",
+					s.Equal, s.Prompts, s.Low, s.High, s.Tokens*100)
+			}
+			if s.Tokens < least {
+				return done(codeGate)
+			}
+			return nil
+		},
+	}
+	b.add(cmd)
+	cmd.Flags().StringVar(&out, "out", "", "file for the answers")
+	cmd.Flags().StringVar(&baseline, "baseline", "", "file of a baseline's answers to the same prompts")
+	cmd.Flags().Float64Var(&least, "min-agreement", 0, "exit 6 when less than this share of the text agrees")
+	return cmd
+}
+
+// benchFrontierCommand makes one page of many runs.
+func benchFrontierCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "frontier ROW...", Short: "One HTML page of many runs: tokens/s a GPU against tokens/s a user", Args: cobra.MinimumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			rows, err := readRows(args)
+			if err != nil {
+				return fail(codeUsage, err)
+			}
+			_, err = a.out.Write(page.Overview(args, rows))
+			return err
+		},
+	}
+}

@@ -1,0 +1,193 @@
+package solo
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"github.com/sotabuild/sotabuild/stdlib/bench"
+	"github.com/sotabuild/sotabuild/stdlib/bench/gpu"
+	"github.com/sotabuild/sotabuild/stdlib/bench/scrape"
+	"github.com/sotabuild/sotabuild/stdlib/bench/wire"
+	"github.com/sotabuild/sotabuild/stdlib/dataset"
+)
+
+// server is the endpoint as far as it is asked before and after the cell.
+type server struct {
+	client *http.Client
+	base   string
+	header http.Header
+	models string // path of the model list; "" where there is none
+	ask    func(text string) (body []byte, err error)
+	path   string // of the endpoint
+	api    bench.API
+}
+
+// paths are the APIs' usual endpoints.
+var paths = map[bench.API]string{bench.Completions: "/v1/completions", bench.Chat: "/v1/chat/completions", bench.LlamaCpp: "/completion", bench.SGLang: "/generate"}
+
+// connect asks for the model list and fills in what the person left open.
+func connect(ctx context.Context, host bench.Host, o *Options) (*server, error) {
+	if o.Path == "" {
+		o.Path = paths[o.API]
+	}
+	transport, base, header, err := bench.Transport(bench.Spec{URL: o.URL, Headers: o.Headers, Rules: o.Rules}, host)
+	if err != nil {
+		return nil, err
+	}
+	s := &server{client: &http.Client{Transport: transport, Timeout: time.Minute}, base: base, header: header, path: o.Path, api: o.API, models: "/v1/models"}
+	status, body, err := s.do(ctx, http.MethodGet, s.models, nil)
+	if err != nil {
+		return nil, fmt.Errorf("asking %s for its models: %w", o.URL, err)
+	}
+	var list struct {
+		Data []struct {
+			ID   string `json:"id"`
+			Meta struct {
+				Vocab int `json:"n_vocab"`
+			} `json:"meta"`
+		} `json:"data"`
+	}
+	switch {
+	case status != http.StatusOK && o.Model == "":
+		return nil, fmt.Errorf("%s has no model list (status %d); give --model", o.URL, status)
+	case status != http.StatusOK:
+		s.models = ""
+	case json.Unmarshal(body, &list) != nil || len(list.Data) == 0:
+		return nil, fmt.Errorf("the model list of %s names no model: %s", o.URL, wire.Excerpt(body))
+	case o.Model == "" && len(list.Data) > 1:
+		return nil, fmt.Errorf("%s serves %d models; give --model, such as %q", o.URL, len(list.Data), list.Data[0].ID)
+	case o.Model == "":
+		o.Model = list.Data[0].ID
+	}
+	if len(list.Data) > 0 && o.Set.Ids.Hi == 0 {
+		o.Set.Ids.Hi = list.Data[0].Meta.Vocab
+	}
+	if o.Set.Ids.Hi == 0 {
+		o.Set.Ids.Hi = 10000
+	}
+	s.ask = func(text string) ([]byte, error) {
+		return o.API.Encode(wire.Ask{Prompt: dataset.Prompt{Text: text, OutputLen: 1}, Model: o.Model, Whole: true, Extra: o.Body})
+	}
+	return s, nil
+}
+
+func (s *server) do(ctx context.Context, method, path string, body []byte) (int, []byte, error) {
+	req, err := http.NewRequestWithContext(ctx, method, s.base+path, bytes.NewReader(body))
+	if err != nil {
+		return 0, nil, err
+	}
+	req.Header = s.header.Clone()
+	resp, err := s.client.Do(req)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(resp.Body, 16<<20))
+	return resp.StatusCode, b, err
+}
+
+// count is the server's own count of a prompt's tokens, with all that the API
+// puts around it: a request for one token says it.
+func (s *server) count(ctx context.Context) dataset.Count {
+	return func(text string) (int, error) {
+		body, err := s.ask(text)
+		if err != nil {
+			return 0, err
+		}
+		status, b, err := s.do(ctx, http.MethodPost, s.path, body)
+		if err != nil {
+			return 0, err
+		}
+		if status != http.StatusOK {
+			return 0, fmt.Errorf("the server answered status %d: %s", status, wire.Excerpt(b))
+		}
+		a := wire.NewAnswer(s.api, nil, 1)
+		a.Whole(0, b)
+		if a.Usage.Input < 1 {
+			return 0, fmt.Errorf("the server did not count the prompt: %s", wire.Excerpt(b))
+		}
+		return int(a.Usage.Input), nil
+	}
+}
+
+// page reads the server's metrics; not ok where it does not expose any.
+func (s *server) page(ctx context.Context, path string) (scrape.Page, bool) {
+	if path == "" {
+		return scrape.Page{}, false
+	}
+	status, b, err := s.do(ctx, http.MethodGet, path, nil)
+	if err != nil || status != http.StatusOK {
+		return scrape.Page{}, false
+	}
+	p, err := scrape.Parse(string(b))
+	return p, err == nil
+}
+
+// quiet refuses a server that works for somebody else, and busy GPUs.
+func (o Options) quiet(ctx context.Context, s *server) error {
+	if o.Server.Busy {
+		return nil
+	}
+	if p, ok := s.page(ctx, o.Server.Metrics); ok {
+		running, known := p.Value(scrape.Running)
+		waiting, _ := p.Value(scrape.Waiting)
+		if known && running+waiting > 0 {
+			return fmt.Errorf("the server has %.0f requests running and %.0f waiting that are not ours; wait, or give --allow-busy", running, waiting)
+		}
+	}
+	if !o.Server.GPU {
+		return nil
+	}
+	stop, err := sampleGPUs(ctx)
+	if err != nil {
+		return err
+	}
+	select {
+	case <-time.After(1200 * time.Millisecond):
+	case <-ctx.Done():
+	}
+	all, err := stop()
+	if err != nil {
+		return err
+	}
+	for _, g := range all {
+		if g.Busy != nil && *g.Busy > .1 {
+			return fmt.Errorf("GPU %d is %.0f %% busy before anything was sent; wait, or give --allow-busy", g.GPU, *g.Busy*100)
+		}
+	}
+	return nil
+}
+
+// sampleGPUs starts nvidia-smi; the returned function ends it and reads what it
+// said.
+func sampleGPUs(ctx context.Context) (stop func() ([]gpu.Sample, error), err error) {
+	argv := gpu.Command()
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	var out bytes.Buffer
+	cmd.Stdout = &out
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("sampling the GPUs: %w; leave out --gpu where there are none", err)
+	}
+	return func() ([]gpu.Sample, error) {
+		err := cmd.Process.Signal(syscall.SIGTERM)
+		var ended *exec.ExitError
+		if w := cmd.Wait(); w != nil && !errors.As(w, &ended) {
+			err = errors.Join(err, w)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("sampling the GPUs: %w", err)
+		}
+		// The last line may be cut by the signal.
+		text := out.Bytes()
+		return gpu.Read(bytes.NewReader(text[:bytes.LastIndexByte(text, '\n')+1]))
+	}, nil
+}

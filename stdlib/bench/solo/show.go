@@ -1,0 +1,98 @@
+package solo
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/sotabuild/sotabuild/stdlib/bench"
+	"github.com/sotabuild/sotabuild/stdlib/bench/judge"
+	"github.com/sotabuild/sotabuild/stdlib/bench/page"
+	"github.com/sotabuild/sotabuild/stdlib/imports"
+	"github.com/sotabuild/sotabuild/stdlib/result"
+)
+
+// Write writes the report's files, the run in vLLM's form for scripts that read
+// it, what the server and the GPUs said, and the page for people.
+func (out Outcome) Write(dir string) error {
+	if err := out.Report.Write(dir); err != nil {
+		return err
+	}
+	theirs, err := imports.VLLM(out.Row)
+	if err != nil {
+		return err
+	}
+	looks, err := json.MarshalIndent(map[string]any{"server": out.View, "gpu": out.GPU}, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encoding what was looked at: %w", err)
+	}
+	for name, b := range map[string][]byte{"vllm.json": theirs, "server.json": append(looks, '\n'), "report.html": page.Run{Row: out.Row, Requests: out.Requests, Parts: out.Parts}.HTML()} {
+		if err := os.WriteFile(filepath.Join(dir, name), b, 0o644); err != nil {
+			return fmt.Errorf("writing result: %w", err)
+		}
+	}
+	return nil
+}
+
+// Table is the outcome for a terminal.
+func (out Outcome) Table() string {
+	var b strings.Builder
+	r := out.Row
+	fmt.Fprintf(&b, "%s of %s: %d requests ok, %d failed", r.Workload.Kind, r.Subject.Model, r.Requests.OK, r.Requests.Failed)
+	if n := r.Requests.Cancelled; n > 0 {
+		fmt.Fprintf(&b, ", %d cancelled as asked", n)
+	}
+	fmt.Fprintf(&b, " in %.2f s\n", r.Time.Seconds)
+	if r.Status != result.OK {
+		fmt.Fprintf(&b, "no numbers: %s: %s\n", r.Class, r.Reason)
+	}
+	for _, m := range r.Metrics {
+		d, _ := result.Define(m.ID)
+		few := ""
+		if n := judge.Needs(m.ID); m.N < n {
+			few = fmt.Sprintf("  needs %d samples", n)
+		}
+		value, unit := m.Value, string(d.Unit)
+		switch d.Unit {
+		case result.Seconds:
+			value, unit = value*1e3, "ms"
+		case result.Share:
+			unit = ""
+		}
+		fmt.Fprintf(&b, "  %-26s %12.3f %-8s n=%d%s\n", d.Title, value, unit, m.N, few)
+	}
+	if s := r.Facts.CacheHitShare; s != nil {
+		fmt.Fprintf(&b, "  %-26s %12.3f\n", "Cached share of prompts", *s)
+	}
+	if v := out.View; v != nil && v.OverTTFT != nil {
+		fmt.Fprintf(&b, "  %-26s %12.3f ms\n", "TTFT over the server's own", *v.OverTTFT*1e3)
+	}
+	for _, p := range out.Parts {
+		fmt.Fprintf(&b, "  %s %s: %d ok, %d failed", p.By, p.Name, p.OK, p.Failed)
+		for _, m := range p.Metrics {
+			if m.ID == "ttft/send:p50" || m.ID == "e2e:p50" {
+				d, _ := result.Define(m.ID)
+				fmt.Fprintf(&b, ", %s %.3f ms", d.Title, m.Value*1e3)
+			}
+		}
+		b.WriteByte('\n')
+	}
+	for _, w := range r.Warnings {
+		fmt.Fprintf(&b, "  warning: %s\n", w)
+	}
+	return b.String()
+}
+
+// Live is one line of a run that goes on.
+func Live(p bench.Progress) string {
+	s := fmt.Sprintf("%6.1f s  %d/%d sent  %d in flight  %d ok  %d failed", p.Elapsed.Seconds(), p.Sent, p.Asked, p.InFlight, p.OK, p.Failed)
+	if p.OK > 0 {
+		s += fmt.Sprintf("  %.1f tok/s  TTFT p50 %.1f ms", float64(p.Output)/p.Elapsed.Seconds(), p.TTFT*1e3)
+	}
+	if p.TPOT > 0 {
+		s += fmt.Sprintf("  TPOT p50 %.2f ms", p.TPOT*1e3)
+	}
+	return s
+}
