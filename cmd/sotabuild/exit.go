@@ -31,7 +31,7 @@ var codes = []struct {
 }{
 	{codeOK, "done, or nothing to do"},
 	{codeError, "internal or machine error"},
-	{codeChanges, "changes present (plan --detailed-exitcode only)"},
+	{codeChanges, "changes present (plan --detailed-exitcode, fmt --check)"},
 	{codePlanStale, "the saved plan is stale"},
 	{codeLocked, "another sotabuild holds the store"},
 	{codeNodeFailed, "a node failed, or a framework gave no result"},
