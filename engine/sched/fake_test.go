@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -234,7 +235,7 @@ type process struct {
 	spec       runner.Spec
 	stop, done chan struct{}
 	once       sync.Once
-	lifeline   bool // the engine is gone: end without a word
+	lifeline   atomic.Bool // the engine is gone: end without a word
 	out        executors.Outcome
 }
 
@@ -306,7 +307,7 @@ func (m *machine) live(p *process) {
 			m.leave(addr)
 		}
 		switch {
-		case p.lifeline:
+		case p.lifeline.Load():
 			p.out = executors.Outcome{Reason: executors.Signaled, Signal: "killed"}
 			return
 		case a.vanish:
@@ -462,7 +463,7 @@ func (m *machine) cutLifelines() {
 	}
 	m.mu.Unlock()
 	for _, p := range all {
-		p.once.Do(func() { p.lifeline = true; close(p.stop) })
+		p.once.Do(func() { p.lifeline.Store(true); close(p.stop) })
 		<-p.done
 	}
 }
