@@ -31,17 +31,19 @@ lint: ## gofmt, go vet, staticcheck (pinned in tools.mod)
 bench-client: ## this load generator beside a bare epoll reader and Python ones (Debian: python3-aiohttp python3-uvloop python3-httpx)
 	$(GO) run ./stdlib/bench/clients
 
-# Each target alone; a longer time finds more: make fuzz FUZZTIME=20m
+# As many targets at once as there are processors, one worker each; a longer
+# time finds more: make fuzz FUZZTIME=20m FUZZ="$(FUZZ) $(FUZZ_MORE)"
 FUZZTIME ?= 20s
-FUZZ = engine/cache/journal:FuzzScan engine/cache:FuzzRecord engine/key:FuzzParseManifest engine/key:FuzzTextRoundTrip engine/key/statcache:FuzzDecode \
-	lang:FuzzLoad lang:FuzzFormat lang:FuzzPredicate lang:FuzzAt stdlib/cookbook:FuzzConvert stdlib/help:FuzzParse \
-	stdlib/bench/wire:FuzzAnswer stdlib/bench/wire:FuzzScanner stdlib/bench/scrape:FuzzParse stdlib/imports:FuzzRead
+FUZZ = lang:FuzzLoad lang:FuzzFormat lang:FuzzPredicate lang:FuzzAt stdlib/cookbook:FuzzConvert stdlib/help:FuzzParse \
+	engine/cache/journal:FuzzScan engine/key:FuzzParseManifest stdlib/bench/wire:FuzzAnswer stdlib/bench/wire:FuzzScanner \
+	stdlib/bench/wire:FuzzSSE stdlib/bench/scrape:FuzzParse stdlib/imports:FuzzRead stdlib/trace/read:FuzzRead stdlib/ncu/page:FuzzRead
+FUZZ_MORE = engine/cache:FuzzRecord engine/key:FuzzTextRoundTrip engine/key/statcache:FuzzDecode stdlib/bench/wire:FuzzScan \
+	stdlib/trace:FuzzCommands stdlib/trace/kernel:FuzzParse stdlib/trace/scan:FuzzScan stdlib/trace/scan:FuzzNanoseconds \
+	stdlib/ncu/diagnosis:FuzzOf examples/tinyserve:FuzzParse examples/tinyserve/internal/vocab:FuzzStreamEqualsDecode
 
-fuzz: ## every fuzz target, from the committed corpora
-	@set -e; for t in $(FUZZ); do \
-		echo "$$t for $(FUZZTIME)"; \
-		$(GO) test ./$${t%%:*} -run '^$$' -fuzz "^$${t##*:}\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 5x; \
-	done
+fuzz: ## fuzz targets, from the committed corpora
+	@printf '%s\n' $(FUZZ) | tr : ' ' | xargs -P $$(nproc) -L 1 sh -c \
+		'$(GO) test "./$$0" -run "^$$" -fuzz "^$$1\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 5x -parallel 1'
 
 bench-trace: ## the trace reader's speed on the largest recorded trace, beside upstream's
 	$(GO) run ./stdlib/trace/internal/speed
