@@ -53,7 +53,7 @@ golden: build ## rewrite expected outputs, then look at the difference
 	git diff --stat
 
 bench: ## the engine beside ninja; needs ninja in PATH
-	$(STATIC) -o bin/ ./conformance/benchengine
+	$(GO) build -o bin/ ./conformance/benchengine
 	bin/benchengine
 
 # Seeded, so that a failure can be run again; SOAK=20 is a minute of it.
