@@ -43,6 +43,9 @@ func (m Cell) Row() result.Row {
 	if r.Requests.Failed > 0 {
 		r.Warnings = append(r.Warnings, m.failures(r.Requests))
 	}
+	if n := m.atOnce(); n > 0 {
+		r.Warnings = append(r.Warnings, fmt.Sprintf("%d of %d answers came with all tokens in one read: they have no time per token", n, r.Requests.OK))
+	}
 	r.Metrics = m.metrics()
 	return r
 }

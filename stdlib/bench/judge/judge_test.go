@@ -143,3 +143,31 @@ func TestStatusOfEveryClass(t *testing.T) {
 		}
 	}
 }
+
+// TestTokensInOneReadHaveNoTimePerToken: a buffered answer is no fast one. Two
+// of four requests have 5 tokens over 40 ms, two have all 5 at once.
+func TestTokensInOneReadHaveNoTimePerToken(t *testing.T) {
+	m := good(4)
+	for i := range m.Samples {
+		s := &m.Samples[i]
+		s.Answer.Usage.Output = 5
+		first := s.End
+		if i < 2 {
+			s.End, s.Closed = s.End+40*time.Millisecond, s.Closed+40*time.Millisecond
+		}
+		gap := (s.End - first) / 4
+		s.Answer.Marks = []time.Duration{first, first + gap, first + 2*gap, first + 3*gap, s.End}
+	}
+	r := m.Row()
+	if v, ok := r.Metric("tpot/excl-first:p50"); !ok || math.Abs(v-.010) > 1e-9 {
+		t.Errorf("TPOT p50 %v %v, want 10 ms of the two that have one", v, ok)
+	}
+	if len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], "2 of 4") {
+		t.Errorf("warnings %v", r.Warnings)
+	}
+	m.Samples = m.Samples[2:]
+	r = m.Row()
+	if v, ok := r.Metric("tpot/excl-first:p50"); ok {
+		t.Errorf("TPOT p50 is %v although no request has one", v)
+	}
+}

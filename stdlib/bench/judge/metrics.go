@@ -74,11 +74,12 @@ func (m Cell) totals() map[string]number {
 }
 
 // keeps says whether a success kept every limit. One token has no time per
-// token and keeps any limit of it.
+// token and keeps any limit of it; several without a time keep none.
 func (s Sample) keeps(limits []Limit) bool {
 	own := s.latencies()
 	for _, l := range limits {
-		if v, ok := own[l.ID]; ok && v > l.Max {
+		v, ok := own[l.ID]
+		if ok && v > l.Max || !ok && s.Answer.Usage.Output > 1 {
 			return false
 		}
 	}
@@ -93,13 +94,24 @@ func (s Sample) latencies() map[string]float64 {
 	if s.Scheduled >= 0 {
 		out["ttft/schedule"] = (t1 - s.Scheduled).Seconds()
 	}
-	if n := s.Answer.Usage.Output; n > 1 {
+	// Tokens that all came in one read have no time per token: a server or a
+	// kernel buffered them, and zero would be the best of all numbers.
+	if n := s.Answer.Usage.Output; n > 1 && tN > t1 {
 		out["tpot/excl-first"] = (tN - t1).Seconds() / float64(n-1)
-		if tN > t1 {
-			out["user_speed"] = float64(n-1) / (tN - t1).Seconds()
-		}
+		out["user_speed"] = float64(n-1) / (tN - t1).Seconds()
 	}
 	return out
+}
+
+// atOnce counts the successes whose several tokens all came in one read.
+func (m Cell) atOnce() int {
+	n := 0
+	for _, s := range m.Samples {
+		if marks := s.Answer.Marks; s.good() && s.Answer.Usage.Output > 1 && marks[0] == marks[len(marks)-1] {
+			n++
+		}
+	}
+	return n
 }
 
 // steady is the output throughput while the number of requests in flight was
