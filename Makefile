@@ -34,12 +34,13 @@ bench-client: ## this load generator beside a bare epoll reader and Python ones 
 # As many targets at once as there are processors, one worker each; a longer
 # time finds more: make fuzz FUZZTIME=20m FUZZ="$(FUZZ) $(FUZZ_MORE)"
 FUZZTIME ?= 20s
-FUZZ = lang:FuzzLoad lang:FuzzFormat lang:FuzzPredicate lang:FuzzAt stdlib/cookbook:FuzzConvert stdlib/help:FuzzParse \
-	engine/cache/journal:FuzzScan engine/key:FuzzParseManifest stdlib/bench/wire:FuzzAnswer stdlib/bench/wire:FuzzScanner \
-	stdlib/bench/wire:FuzzSSE stdlib/bench/scrape:FuzzParse stdlib/imports:FuzzRead stdlib/trace/read:FuzzRead stdlib/ncu/page:FuzzRead
-FUZZ_MORE = engine/cache:FuzzRecord engine/key:FuzzTextRoundTrip engine/key/statcache:FuzzDecode stdlib/bench/wire:FuzzScan \
-	stdlib/trace:FuzzCommands stdlib/trace/kernel:FuzzParse stdlib/trace/scan:FuzzScan stdlib/trace/scan:FuzzNanoseconds \
-	stdlib/ncu/diagnosis:FuzzOf examples/tinyserve:FuzzParse examples/tinyserve/internal/vocab:FuzzStreamEqualsDecode
+FUZZ = lang:FuzzLoad lang:FuzzFormat lang:FuzzPredicate stdlib/cookbook:FuzzConvert stdlib/bench/wire:FuzzAnswer \
+	stdlib/bench/wire:FuzzScanner stdlib/imports:FuzzRead stdlib/trace/read:FuzzRead
+FUZZ_MORE = lang:FuzzAt stdlib/help:FuzzParse engine/cache/journal:FuzzScan engine/key:FuzzParseManifest stdlib/bench/wire:FuzzSSE \
+	stdlib/bench/scrape:FuzzParse stdlib/ncu/page:FuzzRead engine/cache:FuzzRecord engine/key:FuzzTextRoundTrip \
+	engine/key/statcache:FuzzDecode stdlib/bench/wire:FuzzScan stdlib/trace:FuzzCommands stdlib/trace/kernel:FuzzParse \
+	stdlib/trace/scan:FuzzScan stdlib/trace/scan:FuzzNanoseconds stdlib/ncu/diagnosis:FuzzOf examples/tinyserve:FuzzParse \
+	examples/tinyserve/internal/vocab:FuzzStreamEqualsDecode
 
 fuzz: ## fuzz targets, from the committed corpora
 	@printf '%s\n' $(FUZZ) | tr : ' ' | xargs -P $$(nproc) -L 1 sh -c \

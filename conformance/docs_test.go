@@ -17,10 +17,16 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/sotabuild/sotabuild/engine/cache"
+	"github.com/sotabuild/sotabuild/engine/compile"
+	"github.com/sotabuild/sotabuild/engine/key"
+	"github.com/sotabuild/sotabuild/engine/plan"
 	"github.com/sotabuild/sotabuild/lang"
+	"github.com/sotabuild/sotabuild/stdlib/campaign"
 	"github.com/sotabuild/sotabuild/stdlib/campaign/prepare"
 	"github.com/sotabuild/sotabuild/stdlib/frameworks"
 	definitions "github.com/sotabuild/sotabuild/stdlib/result"
+	"github.com/sotabuild/sotabuild/stdlib/search"
 )
 
 // documents lists what people read, from the root of the repository.
@@ -407,6 +413,7 @@ func TestExampleCampaign(t *testing.T) {
 	if err := prepare.Runnable(load(now)); err != nil {
 		t.Errorf("above Later: %v", err)
 	}
+	planExample(t, load(now))
 	err = prepare.Runnable(load(string(b)))
 	for _, block := range []string{"accuracy", "history", "loop"} {
 		if err == nil || !strings.Contains(err.Error(), block) {
@@ -415,6 +422,43 @@ func TestExampleCampaign(t *testing.T) {
 	}
 	if n := strings.Count(fmt.Sprint(err), "\n") + 1; n != 3 {
 		t.Errorf("%d parts are refused, and the file says three: %v", n, err)
+	}
+}
+
+// planExample plans a campaign on a host that has its programs and GPUs, as far
+// as facts go: every candidate of every framework has its cells.
+func planExample(t *testing.T, c *lang.Campaign) {
+	t.Helper()
+	var host key.Builder
+	host.Text("env.gpu", "gpu0", c.GPUs.Model)
+	f := campaign.Facts{Software: map[string]campaign.Software{}, Env: compile.Env{Binding: host.Finish().Facts()}}
+	for _, fw := range campaign.Compared(c) {
+		f.Software[fw.Label] = campaign.Software{Digest: key.Sum([]byte(fw.Label))}
+	}
+	g, problems := compile.Build(campaign.Declare(c, f).Decls, f.Env)
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	empty, err := cache.OpenReader(filepath.Join(t.TempDir(), "store"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, problems := plan.Make(g, empty, plan.Options{})
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	cells := 0
+	for i := range g.Actions {
+		if g.Actions[i].Kind == campaign.BenchKind {
+			cells++
+		}
+	}
+	want := 0
+	for _, fw := range campaign.Compared(c) {
+		want += len(search.Expand(fw.Flags, fw.Search)) * len(c.Load.Scenarios) * len(c.Load.Workload.Concurrency)
+	}
+	if cells != want || want == 0 || p.Counts.Changes() != len(g.Actions) {
+		t.Errorf("%d cells, want %d; %d of %d nodes are to run", cells, want, p.Counts.Changes(), len(g.Actions))
 	}
 }
 
