@@ -26,6 +26,7 @@ import (
 
 	"github.com/sotabuild/sotabuild/stdlib/report"
 	"github.com/sotabuild/sotabuild/stdlib/report/export"
+	"github.com/sotabuild/sotabuild/stdlib/report/fairness"
 )
 
 // ownerFile names the campaign that a run directory belongs to.
@@ -158,7 +159,7 @@ func Files(v report.View) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return map[string][]byte{
+	files := map[string][]byte{
 		"manifest.md":                   v.Manifest(),
 		"final_report.md":               v.Markdown(),
 		"final_report.json":             tree,
@@ -166,7 +167,14 @@ func Files(v report.View) (map[string][]byte, error) {
 		"benchmark/summary.md":          v.Summary(),
 		"benchmark/summary.csv":         table,
 		"benchmark/winning-commands.md": v.WinningCommands(),
-	}, nil
+	}
+	// An SGLang target has the fairness files; for others they would suggest a
+	// step that their rules do not have (R030).
+	if slices.ContainsFunc(v.Sides, func(s report.Side) bool { return s.Target && s.Definition == "sglang" }) {
+		files["benchmark/fairness/diagnostics.md"] = fairness.Diagnostics(v)
+		files["analysis/fairness-diagnostics.md"] = fairness.Diagnostics(v)
+	}
+	return files, nil
 }
 
 // Write makes the directory hold the files, by path with slashes, and returns

@@ -203,3 +203,19 @@ func TestLeftoverOfACrash(t *testing.T) {
 		t.Errorf("the leftover is still there: %v", err)
 	}
 }
+
+// TestFairnessFilesOfAnSGLangTarget: present for an SGLang target, and their
+// absence elsewhere is no error (R030, R084).
+func TestFairnessFilesOfAnSGLangTarget(t *testing.T) {
+	for definition, want := range map[string]bool{"sglang": true, "vllm": false} {
+		files, err := Files(report.View{Campaign: "c", Sides: []report.Side{{Name: "mine", Definition: definition, Target: true, State: report.Selected}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"benchmark/fairness/diagnostics.md", "analysis/fairness-diagnostics.md"} {
+			if got := len(files[name]) > 0; got != want {
+				t.Errorf("target %s: %s there %v, want %v", definition, name, got, want)
+			}
+		}
+	}
+}
