@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/sotabuild/sotabuild/stdlib/report"
 )
 
 var (
