@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -58,12 +59,11 @@ func stamped(stamps []simserve.Stamp, out int) map[string]float64 {
 // machine delays either side now and then, so one good run of some is asked
 // for: a client that adds to its numbers has none.
 func TestSchedulesOverLoopback(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs real time")
+	if os.Getenv("SOTABUILD_TIMING") == "" {
+		t.Skip("agreement within 0.2 ms needs a machine with nothing else to do: SOTABUILD_TIMING=1")
 	}
 	for _, c := range schedules {
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
 			var off []string
 			for range 40 {
 				if off = c.overLoopback(t); off == nil {

@@ -60,6 +60,12 @@ func Runnable(c *lang.Campaign) error {
 	if w.Endpoint == "chat" {
 		no(lang.Range{}, "workload: random prompts are token ids, and the chat endpoint takes none; write endpoint = \"completions\"")
 	}
+	if w.Lane != "" && w.Lane != "main" {
+		no(lang.Range{}, "workload: lane %q needs a table of its own, which this build does not have yet; write lane = \"main\"", w.Lane)
+	}
+	if c.Judge.Quality.PowerCap == "reject" {
+		no(lang.Range{}, "quality: this build does not judge a cell by the GPU's power cap yet; write power_cap = \"record\"")
+	}
 	if c.Judge.Accuracy != nil {
 		no(lang.Range{}, "accuracy: this build has no scorer yet; leave the block out")
 	}
