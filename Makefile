@@ -43,8 +43,7 @@ FUZZ_MORE = lang:FuzzAt stdlib/help:FuzzParse engine/cache/journal:FuzzScan engi
 	examples/tinyserve/internal/vocab:FuzzStreamEqualsDecode
 
 fuzz: ## fuzz targets, from the committed corpora
-	@printf '%s\n' $(FUZZ) | tr : ' ' | xargs -P $$(nproc) -L 1 sh -c \
-		'$(GO) test "./$$0" -run "^$$" -fuzz "^$$1\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 5x -parallel 1'
+	@printf '%s $(FUZZTIME)\n' $(FUZZ) | tr : ' ' | GO="$(GO)" xargs -P $$(nproc) -L 1 .ci/fuzz
 
 bench-trace: ## the trace reader's speed on the largest recorded trace, beside upstream's
 	$(GO) run ./stdlib/trace/internal/speed
