@@ -131,12 +131,13 @@ func (t *task) run(ctx context.Context, missing error) (runner.ExitRecord, error
 	defer kill(nil)
 	var broken error
 	if life.Err() == nil {
-		if err := runner.WriteUp(t.dir, t.upRecords()); err != nil {
-			return record, err
+		// A folder that is gone is no reason to leave servers behind: down
+		// comes in any case.
+		if broken = runner.WriteUp(t.dir, t.upRecords()); broken == nil {
+			probed := t.probe(life)
+			broken = t.steps(life)
+			probed()
 		}
-		probed := t.probe(life)
-		broken = t.steps(life)
-		probed()
 	}
 	record.Outcome = t.explain(life)
 	t.down(&record)
