@@ -381,3 +381,22 @@ func TestIdentityThatDoesNotMatch(t *testing.T) {
 	j := newJob(t, []runner.Process{s}, client("one"))
 	j.outcome(j.run().Outcome, executors.ClassNotOurs, "my-model", "hello from /id")
 }
+
+// TestARecordThatCannotBeWrittenLeavesNoServer: a folder stands where up.json
+// has to go, so the rename fails after the servers are up.
+func TestARecordThatCannotBeWrittenLeavesNoServer(t *testing.T) {
+	j := newJob(t, []runner.Process{serve("server")}, client("one", "-get", "{url}/a"))
+	if err := os.MkdirAll(filepath.Join(j.dir, "up.json", "taken"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	j.start()
+	if err := j.cmd.Wait(); err == nil {
+		t.Error("the runner says that all was written")
+	}
+	if left := j.alive(); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	if !strings.Contains(j.stderr.String(), "up.json") {
+		t.Errorf("the message does not name the file: %s", j.stderr.String())
+	}
+}
