@@ -111,6 +111,9 @@ func (a *app) printReport(rep cache.Report) error {
 		fmt.Fprintln(a.out, d)
 	}
 	fmt.Fprintf(a.out, "%d records, %d objects of %s, %d defects.\n", rep.Records, rep.Objects, size(rep.Bytes), len(rep.Defects))
+	if rep.Lost > 0 {
+		fmt.Fprintf(a.out, "%d records lost an output before; they are history and never a result.\n", rep.Lost)
+	}
 	return nil
 }
 
