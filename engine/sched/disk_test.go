@@ -9,12 +9,12 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/sys/unix"
 
 	"github.com/sotabuild/sotabuild/engine/cache"
 	"github.com/sotabuild/sotabuild/engine/cache/durable"
@@ -80,13 +80,13 @@ func TestApplyOnANetworkDisk(t *testing.T) {
 					faults++
 					switch what {
 					case 0:
-						return unix.EIO
+						return syscall.EIO
 					case 1:
-						return errors.Join(os.Rename(from, to), unix.ESTALE)
+						return errors.Join(os.Rename(from, to), syscall.ESTALE)
 					case 2:
 						hidden[to] = 1 + r.IntN(3)
 					case 3:
-						return unix.ESTALE
+						return syscall.ESTALE
 					}
 					return os.Rename(from, to)
 				},
@@ -97,7 +97,7 @@ func TestApplyOnANetworkDisk(t *testing.T) {
 						return nil
 					}
 					hidden[path]--
-					return unix.ENOENT
+					return syscall.ENOENT
 				},
 			}
 			w := crashing(t)
@@ -116,7 +116,7 @@ func TestApplyOnANetworkDisk(t *testing.T) {
 				if err == nil && sum.Failed+sum.Blocked+sum.Cancelled == 0 {
 					break
 				}
-				if err != nil && !errors.Is(err, unix.EIO) && !errors.Is(err, unix.ESTALE) && !errors.Is(err, cache.ErrMissing) || calm {
+				if err != nil && !errors.Is(err, syscall.EIO) && !errors.Is(err, syscall.ESTALE) && !errors.Is(err, cache.ErrMissing) || calm {
 					t.Fatalf("seed %d: apply said %v, %+v\n%s", seed, err, sum, w.transcript())
 				}
 				if n := w.machine.alive(); n != 0 {
