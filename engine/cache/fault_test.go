@@ -16,10 +16,10 @@ import (
 	"github.com/sotabuild/sotabuild/engine/key"
 )
 
-// soak is how often something random is tried: SOTABUILD_SOAK instead of n.
+// soak is how often something random is tried: n, or SOTABUILD_SOAK if more.
 func soak(n int) int {
 	if v, err := strconv.Atoi(os.Getenv("SOTABUILD_SOAK")); err == nil {
-		return v
+		return max(n, v)
 	}
 	return n
 }
