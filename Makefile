@@ -63,7 +63,7 @@ SEED ?= 0
 SOAKED = Kill|Full|ReadOnly|Torn|Flip|Dies|Damage|Writer|Lock|Deleted|Clock|Network|Edits|Agrees|TwoApplies
 
 soak: ## kill -9 at random points, full and read-only disks, network disks, torn journals, clocks, edits against a reference
-	SOTABUILD_SOAK=$(SOAK) SOTABUILD_SEED=$(SEED) $(GO) test -count 1 -timeout 12h ./engine/cache/... ./engine/sched/... ./engine/plan ./stdlib/campaign ./conformance -run '$(SOAKED)'
+	SOTABUILD_SOAK=$(SOAK) SOTABUILD_SEED=$(SEED) $(GO) test -count 1 -timeout 12h ./engine/cache/... ./engine/sched/... ./engine/plan ./stdlib/campaign/... ./conformance -run '$(SOAKED)'
 
 clean: ## remove what make built; results stay
 	rm -rf bin
