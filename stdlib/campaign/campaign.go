@@ -26,6 +26,7 @@ import (
 	"github.com/sotabuild/sotabuild/stdlib/help"
 	"github.com/sotabuild/sotabuild/stdlib/result"
 	"github.com/sotabuild/sotabuild/stdlib/search"
+	"github.com/sotabuild/sotabuild/stdlib/weights"
 	"github.com/sotabuild/sotabuild/stdlib/winners"
 )
 
@@ -39,8 +40,12 @@ type Facts struct {
 	// Tokenizer is the identity of a tokenizer on this host that lies apart from
 	// the model; zero where it is part of the model or only named.
 	Tokenizer key.Digest
-	Env       compile.Env
-	Hardware  result.Hardware
+	// Revision is where the model lies, if it is a pinned revision of a hub, and
+	// Hub how it is fetched.
+	Revision Revision
+	Hub      weights.Options
+	Env      compile.Env
+	Hardware result.Hardware
 	// Cards are the UUIDs of the campaign's GPUs, in the order of its ids.
 	Cards []string
 	// Helps are the help texts already known for a framework's software, by
@@ -87,11 +92,12 @@ type Select struct{ Framework, Scenario, Addr string }
 type Winner struct{ Scenario, Addr string }
 
 // Declare expands the campaign. The order of the declarations is the order of
-// the file: the host, helps, versions, checks, datasets, cells, selections, winners.
+// the file: the host, weights, helps, versions, checks, datasets, cells, selections, winners.
 func Declare(c *lang.Campaign, f Facts) Declared {
 	var d Declared
 	frameworks := Compared(c)
 	d.Decls = append(d.Decls, HostProbe(c, f)...)
+	d.Decls = append(d.Decls, weightsDecl(c, f)...)
 	var checks []string
 	type life struct {
 		fw         lang.Framework
@@ -275,6 +281,9 @@ func (d *Declared) declareCells(c *lang.Campaign, f Facts, fw lang.Framework, ca
 				}
 				if c.GPUs != nil {
 					decl.Order = append(decl.Order, HostAddr)
+				}
+				if fetched(c) {
+					decl.Order = append(decl.Order, WeightsAddr)
 				}
 				// Every candidate's flags are checked before the first server
 				// starts (DESIGN 11.2).

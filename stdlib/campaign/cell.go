@@ -71,6 +71,8 @@ type Life struct {
 	Hardware  result.Hardware
 	Warmup    int
 	MaxAge    time.Duration // of an accepted sample; 0: any age
+	// Offline are the variables that keep the server from the model's hub.
+	Offline map[string]string
 }
 
 // acceptSample judges the samples of a cell at plan time: quality.max_age. The
@@ -111,7 +113,7 @@ func NewBenchSpec(c *lang.Campaign, f Facts, fw lang.Framework, cand search.Cand
 		GPUs: gpus, Smoke: c.Smoke,
 		Life: Life{
 			Host: hostOf(c, f, fw), Args: Words(Given(fw, cand.Flags)), Framework: fw.Definition,
-			Hardware: f.Hardware, Warmup: w.Warmup, MaxAge: c.Judge.Quality.MaxAge,
+			Hardware: f.Hardware, Warmup: w.Warmup, MaxAge: c.Judge.Quality.MaxAge, Offline: offline(c),
 			Workload: result.Workload{Kind: w.Dataset, InputLen: s.InputLen, OutputLen: s.OutputLen, NumPrompts: s.NumPrompts,
 				Arrival: w.Arrival, Rate: w.Rate, Concurrency: n, Endpoint: path, Smoke: c.Smoke},
 		},
@@ -148,7 +150,7 @@ func ServerOf(s BenchSpec) runner.Process {
 	p := runner.Process{
 		Role: "server", Count: 1,
 		Argv:   fill(d.Command, map[string]string{"program": s.Life.Host.Program, "model": s.Life.Host.Model, "served_name": s.Model.ID}, s.Life.Args),
-		Env:    Environment(s.Env),
+		Env:    Environment(withDefaults(s.Env, s.Life.Offline)),
 		Port:   s.Life.Host.Port,
 		Health: runner.Health{Path: d.Health},
 		Stop:   runner.Stop{First: d.Stop.First, Second: d.Stop.Second},
