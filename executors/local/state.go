@@ -2,7 +2,6 @@ package local
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -15,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sotabuild/sotabuild/executors"
+	"github.com/sotabuild/sotabuild/executors/ledger"
 	"github.com/sotabuild/sotabuild/executors/proc"
 	"github.com/sotabuild/sotabuild/executors/runner"
 )
@@ -91,73 +91,13 @@ func outPath(dir string) string { return filepath.Join(dir, "logs", "runner.out"
 func mark(id executors.TaskID) string { return executors.EnvTask + "=" + string(id) }
 
 // read returns what is known; the zero state where nothing is.
-func (r ref) read() (state, error) {
-	var s state
-	text, err := os.ReadFile(r.path())
-	if errors.Is(err, os.ErrNotExist) {
-		return s, nil
-	}
-	if err == nil {
-		err = json.Unmarshal(text, &s)
-	}
-	if err != nil {
-		return state{}, fmt.Errorf("reading the task's state in %s: %w", r.dir, err)
-	}
-	return s, nil
-}
+func (r ref) read() (state, error) { return ledger.Read[state](r.path()) }
 
-func (r ref) write(s state) error {
-	text, err := json.Marshal(s)
-	if err != nil {
-		return err
-	}
-	file, err := os.CreateTemp(filepath.Dir(r.path()), ".task-*")
-	if err != nil {
-		return fmt.Errorf("writing the task's state: %w", err)
-	}
-	_, err = file.Write(text)
-	err = errors.Join(err, file.Sync(), file.Close())
-	if err == nil {
-		err = os.Rename(file.Name(), r.path())
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("writing the task's state: %w", err), os.Remove(file.Name()))
-	}
-	return nil
-}
+func (r ref) write(s state) error { return ledger.Write(r.path(), s) }
 
-// update changes the state under the lock, which ends with its process.
+// update changes the state under its lock.
 func (r ref) update(ctx context.Context, change func(*state) error) error {
-	if err := os.MkdirAll(filepath.Dir(r.path()), 0o700); err != nil {
-		return fmt.Errorf("making the task's state: %w", err)
-	}
-	lock, err := os.OpenFile(filepath.Join(filepath.Dir(r.path()), "lock"), os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return fmt.Errorf("locking the task's state: %w", err)
-	}
-	defer lock.Close()
-	for {
-		err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			break
-		}
-		if err != unix.EWOULDBLOCK && err != unix.EINTR {
-			return fmt.Errorf("locking the task's state: %w", err)
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("locking the task's state: %w", ctx.Err())
-		case <-time.After(5 * time.Millisecond):
-		}
-	}
-	s, err := r.read()
-	if err != nil {
-		return err
-	}
-	if err := change(&s); err != nil {
-		return err
-	}
-	return r.write(s)
+	return ledger.Update(ctx, r.path(), change)
 }
 
 // List finds the tasks with this run label that were not reaped, by folder.
