@@ -26,7 +26,8 @@ var mayImport = map[string][]string{
 	"executors/proc":       {},
 	"executors/redact":     {"executors/proc"},
 	"executors/supervisor": {"executors", "executors/runner", "executors/proc", "executors/redact"},
-	"executors/local":      {"executors", "executors/runner", "executors/proc"},
+	"executors/ledger":     {},
+	"executors/local":      {"executors", "executors/runner", "executors/proc", "executors/ledger"},
 	// Programs that are wrong on purpose; tests re-execute themselves as one.
 	"executors/internal/puppet": {"executors/*"},
 
@@ -120,10 +121,10 @@ var onlyIn = map[string][]string{
 	"github.com/zclconf/go-cty":              {"lang"},
 	"github.com/agext/levenshtein":           {"lang"},
 	"github.com/heimdalr/dag":                {"engine/graph"},
-	"github.com/opencontainers/runtime-spec": {"executors", "executors/local", "executors/runner", "engine/sched", "stdlib/campaign"},
+	"github.com/opencontainers/runtime-spec": {"executors", "executors/*", "engine/sched", "stdlib/campaign", "conformance"},
 	"github.com/cespare/xxhash/v2":           {"engine/key", "engine/cache"},
 	"github.com/gofrs/flock":                 {"engine/cache"},
-	"golang.org/x/sys":                       {"engine/cache", "engine/key", "executors/local", "executors/runner", "executors/proc", "executors/supervisor", "executors/redact", "executors/internal/puppet", "stdlib/bench"},
+	"golang.org/x/sys":                       {"conformance", "engine/cache", "engine/key", "executors/local", "executors/runner", "executors/proc", "executors/ledger", "executors/supervisor", "executors/redact", "executors/internal/puppet", "stdlib/bench"},
 	"golang.org/x/term":                      {"cmd"},
 	"golang.org/x/sync":                      {"engine/sched"},
 	"github.com/go-json-experiment/json":     {"engine/cache"},
