@@ -39,6 +39,7 @@ var commands = []func(*app) *cobra.Command{
 	simserveCommand,
 	versionCommand,
 	runnerCommand,
+	slurmJobCommand,
 	clientCommand,
 	profileClientCommand,
 	ncuClientCommand,
