@@ -89,13 +89,21 @@ var ExecutorKinds = []ExecutorKind{
 		{"pull", String, "missing: apply pulls an image that is not there. never: that is an error.", []string{"missing", "never"}},
 	}},
 	{Name: "slurm", Doc: "Jobs of a Slurm cluster whose nodes share this host's files; frameworks need a program.", Options: []ExecutorOption{
-		{"partition", String, "Partition of the jobs.", nil},
+		{"partition", String, "Partitions of the jobs, with commas between.", nil},
 		{"account", String, "Account that is charged.", nil},
 		{"qos", String, "Quality of service.", nil},
-		{"constraint", String, "Features that a node must have.", nil},
 		{"reservation", String, "Reservation to run in.", nil},
-		{"nodelist", String, "Nodes to choose from.", nil},
+		{"constraint", String, "Features that a node must have, such as h200&nvlink.", nil},
+		{"nodelist", String, "Nodes that the job must get.", nil},
+		{"exclude", String, "Nodes that it must not get.", nil},
 		{"exclusive", Bool, "Whether a job has its node for itself.", nil},
+		{"gres", String, "What a GPU is called there, such as gpu:h200.", nil},
+		{"time", String, "Time limit in Slurm's form: minutes, H:MM:SS or D-H:MM:SS.", nil},
+		{"cpus", Int, "CPUs of a task.", nil},
+		{"mem", String, "Memory of a task, such as 64G.", nil},
+		{"extra", String, "Further long flags of sbatch, with blanks between.", nil},
+		{"poll", String, "The longest pause between two questions to Slurm, such as 60s.", nil},
+		{"bin", String, "Folder of sbatch and its like, where they are not on the PATH.", nil},
 	}},
 	{Name: "kubernetes", Container: true, Doc: "A word of the language; its executor comes later, and apply says so."},
 }
@@ -150,7 +158,7 @@ func checkExecutor(e *Executor, p *problems) {
 			p.add(cWrongType, given.Range, "The option %q of %q is %s, and this is %q. %s", o.Name, e.Type, kindWord[o.Kind], given.Value.Text(), o.Doc)
 		case len(o.Words) > 0 && !slices.Contains(o.Words, given.Value.Str):
 			p.add(cBadValue, given.Range, "%q is none of the choices of %q. Write %s.", given.Value.Str, o.Name, oneOf(o.Words))
-		case o.Kind == String && (given.Value.Str == "" || strings.ContainsFunc(given.Value.Str, func(r rune) bool { return r < ' ' }) || strings.HasPrefix(given.Value.Str, "-")):
+		case o.Kind == String && (given.Value.Str == "" || strings.ContainsFunc(given.Value.Str, func(r rune) bool { return r < ' ' }) || strings.HasPrefix(given.Value.Str, "-") && o.Name != "extra"):
 			p.add(cBadValue, given.Range, "%q cannot be the value of %q: it is empty, begins with a dash or holds a control character. %s", given.Value.Str, o.Name, o.Doc)
 		}
 	}

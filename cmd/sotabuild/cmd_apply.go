@@ -25,7 +25,6 @@ import (
 	"github.com/sotabuild/sotabuild/engine/plan/saved"
 	"github.com/sotabuild/sotabuild/engine/sched"
 	"github.com/sotabuild/sotabuild/executors"
-	"github.com/sotabuild/sotabuild/executors/local"
 	"github.com/sotabuild/sotabuild/lang"
 	"github.com/sotabuild/sotabuild/stdlib/campaign/prepare"
 	"github.com/sotabuild/sotabuild/stdlib/campaign/show"
@@ -193,7 +192,10 @@ func (r *run) once(ctx context.Context, s *session, o planOptions) (sched.Summar
 }
 
 func (r *run) exec(ctx context.Context, s *session, p *plan.Plan) (sched.Summary, error) {
-	exec := local.New(s.Facts.Self, s.tasks())
+	blocks, err := s.blocks()
+	if err != nil {
+		return sched.Summary{}, err
+	}
 	runLog, err := openRunLog(s.dir, r.id)
 	if err != nil {
 		return sched.Summary{}, err
@@ -208,9 +210,9 @@ func (r *run) exec(ctx context.Context, s *session, p *plan.Plan) (sched.Summary
 	}
 	sum, err := sched.Run(ctx, sched.Config{
 		Graph: s.Graph, Plan: p, Store: r.store, Events: sink, Dir: s.tasks(),
-		Executor: func(string) executors.Executor { return exec },
+		Executor: func(block string) executors.Executor { return blocks[block] }, Elsewhere: s.places.elsewhere,
 		Run:      r.id, Tool: version(), Host: hostname(), Now: time.Now, Interrupt: r.interrupt,
-		Unchanged: prepare.Unchanged(s.files),
+		Unchanged: prepare.Unchanged(s.files, s.imageOf(ctx)),
 	})
 	screen.close()
 	if cerr := runLog.close(); err == nil {
