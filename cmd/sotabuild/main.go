@@ -39,6 +39,8 @@ var commands = []func(*app) *cobra.Command{
 	simserveCommand,
 	versionCommand,
 	runnerCommand,
+	ociWatchCommand,
+	ociEnterCommand,
 	clientCommand,
 	profileClientCommand,
 	ncuClientCommand,
