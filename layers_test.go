@@ -32,6 +32,8 @@ var mayImport = map[string][]string{
 	"executors/slurm":      {"executors", "executors/runner", "executors/proc", "executors/ledger"},
 	// The one place that makes executors.
 	"executors/kind": {"executors", "executors/*"},
+	// A container's watcher is a task of local.
+	"executors/oci": {"executors", "executors/runner", "executors/proc", "executors/ledger", "executors/local", "executors/image"},
 	// Programs that are wrong on purpose; tests re-execute themselves as one.
 	"executors/internal/puppet": {"executors/*"},
 
@@ -59,6 +61,7 @@ var mayImport = map[string][]string{
 	"stdlib/imports":    {"stdlib/result"},
 	"stdlib/ncu":        {},
 	"stdlib/simserve":   {},
+	"stdlib/probe":      {"executors", "executors/runner", "stdlib/result", "stdlib/trace/bounds"},
 	"stdlib/winners":    {"engine/key", "stdlib/result"},
 	"stdlib/report":     {"engine/key", "stdlib/result", "stdlib/winners"},
 	"stdlib/draft":      {"lang"},
@@ -106,6 +109,7 @@ var testMayImport = map[string][]string{
 	"stdlib/repeat":        {"engine/*", "stdlib/simserve"},
 	"executors/local":      {"executors/internal/puppet", "executors/supervisor"},
 	"executors/slurm":      {"executors/internal/puppet", "executors/supervisor"},
+	"executors/oci":        {"executors/supervisor"},
 	"stdlib/bench":         {"stdlib/simserve"},
 	"stdlib/dataset":       {"engine/key"},
 	"stdlib/frameworks":    {"lang"},
@@ -123,26 +127,27 @@ var testMayImport = map[string][]string{
 // onlyIn confines each third-party module to the rooms named, so that it can
 // be replaced in one place. Test files may also use the modules of testOnly.
 var onlyIn = map[string][]string{
-	"github.com/hashicorp/hcl/v2":            {"lang"},
-	"github.com/zclconf/go-cty":              {"lang"},
-	"github.com/agext/levenshtein":           {"lang"},
-	"github.com/heimdalr/dag":                {"engine/graph"},
-	"github.com/opencontainers/runtime-spec": {"executors", "executors/local", "executors/docker", "executors/oci", "executors/slurm", "engine/sched", "stdlib/campaign", "conformance"},
-	"github.com/cespare/xxhash/v2":           {"engine/key", "engine/cache"},
-	"github.com/gofrs/flock":                 {"engine/cache"},
-	"golang.org/x/sys":                       {"conformance", "engine/cache", "engine/key", "executors/*", "stdlib/bench"},
-	"github.com/google/go-containerregistry": {"executors/image"},
-	"golang.org/x/term":                      {"cmd"},
-	"golang.org/x/sync":                      {"engine/sched"},
-	"github.com/go-json-experiment/json":     {"engine/cache"},
-	"github.com/klauspost/compress":          {"stdlib/trace/read", "stdlib/trace/internal"},
-	"github.com/ianlancetaylor/demangle":     {"stdlib/trace/kernel"},
-	"github.com/sourcegraph/jsonrpc2":        {"stdlib/editor"},
-	"go.yaml.in/yaml/v3":                     {"stdlib/cookbook"},
-	"github.com/spf13/cobra":                 {"cmd"},
-	"github.com/spf13/pflag":                 {"cmd", "stdlib/simserve", "examples"},
-	"github.com/jedib0t/go-pretty/v6":        {"stdlib/report", "cmd"},
-	"gonum.org/v1/gonum":                     {"stdlib/stats"},
+	"github.com/hashicorp/hcl/v2":             {"lang"},
+	"github.com/zclconf/go-cty":               {"lang"},
+	"github.com/agext/levenshtein":            {"lang"},
+	"github.com/heimdalr/dag":                 {"engine/graph"},
+	"github.com/opencontainers/runtime-spec":  {"executors", "executors/*", "engine/sched", "stdlib/campaign", "conformance"},
+	"github.com/cespare/xxhash/v2":            {"engine/key", "engine/cache"},
+	"github.com/gofrs/flock":                  {"engine/cache"},
+	"golang.org/x/sys":                        {"conformance", "engine/cache", "engine/key", "executors/*", "stdlib/bench"},
+	"github.com/google/go-containerregistry":  {"executors/image"},
+	"tags.cncf.io/container-device-interface": {"executors/oci"},
+	"golang.org/x/term":                       {"cmd"},
+	"golang.org/x/sync":                       {"engine/sched"},
+	"github.com/go-json-experiment/json":      {"engine/cache"},
+	"github.com/klauspost/compress":           {"stdlib/trace/read", "stdlib/trace/internal"},
+	"github.com/ianlancetaylor/demangle":      {"stdlib/trace/kernel"},
+	"github.com/sourcegraph/jsonrpc2":         {"stdlib/editor"},
+	"go.yaml.in/yaml/v3":                      {"stdlib/cookbook"},
+	"github.com/spf13/cobra":                  {"cmd"},
+	"github.com/spf13/pflag":                  {"cmd", "stdlib/simserve", "examples"},
+	"github.com/jedib0t/go-pretty/v6":         {"stdlib/report", "cmd"},
+	"gonum.org/v1/gonum":                      {"stdlib/stats"},
 }
 
 var testOnly = []string{

@@ -41,9 +41,12 @@ var commands = []func(*app) *cobra.Command{
 	versionCommand,
 	runnerCommand,
 	slurmJobCommand,
+	ociWatchCommand,
+	ociEnterCommand,
 	clientCommand,
 	profileClientCommand,
 	ncuClientCommand,
+	probeClientCommand,
 }
 
 // app is what every command gets: where the campaign lies and where to write.

@@ -49,9 +49,9 @@ type Subject struct {
 	Image    string   `json:"image,omitempty"`    // what it ran in, as the campaign names it
 	ImageID  string   `json:"image_id,omitempty"` // its identity: digest of its config and layers
 	Executor string   `json:"executor,omitempty"` // the kind that ran it
-	Model    string   `json:"model"`             // id as served
-	Weights  string   `json:"weights,omitempty"` // digest or revision
-	Flags    []Flag   `json:"flags"`             // sorted by name
+	Model    string   `json:"model"`              // id as served
+	Weights  string   `json:"weights,omitempty"`  // digest or revision
+	Flags    []Flag   `json:"flags"`              // sorted by name
 	Hardware Hardware `json:"hardware"`
 }
 

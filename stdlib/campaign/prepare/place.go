@@ -58,7 +58,7 @@ func Settled(c *lang.Campaign, f campaign.Facts, fw lang.Framework) lang.Executo
 }
 
 // inside identifies the software of a framework that runs in an image.
-func (p *probe) inside(ctx context.Context, e lang.Executor, fw lang.Framework) (campaign.Software, error) {
+func (p *probing) inside(ctx context.Context, e lang.Executor, fw lang.Framework) (campaign.Software, error) {
 	img, err := p.places.Image(ctx, e, fw.Image)
 	if err != nil {
 		return campaign.Software{}, err
@@ -90,7 +90,7 @@ func programName(fw lang.Framework) string {
 
 // program finds a framework's program in an image and fingerprints it, or the
 // tree around it, as it would be on the host.
-func (p *probe) program(ctx context.Context, img Image, fw lang.Framework) (string, key.Digest, error) {
+func (p *probing) program(ctx context.Context, img Image, fw lang.Framework) (string, key.Digest, error) {
 	var none key.Digest
 	dir, err := img.Root(ctx)
 	if err != nil {

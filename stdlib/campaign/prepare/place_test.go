@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -96,7 +97,7 @@ func reader(t *testing.T, p Places) Reader {
 // addresses of all.
 func manifests(t *testing.T, c *lang.Campaign, f campaign.Facts) map[string]string {
 	t.Helper()
-	p, diags := From(c, f, empty(t))
+	p, diags := From(c, f, empty(t), time.Unix(0, 0))
 	if diags.HasErrors() {
 		t.Fatal(diags.Text(false))
 	}

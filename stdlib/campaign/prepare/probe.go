@@ -44,7 +44,7 @@ type Reader struct {
 // are what a person should know of choices.
 func (r Reader) Probe(ctx context.Context, c *lang.Campaign) (f campaign.Facts, notes []string, diags lang.Diagnostics) {
 	f = campaign.Facts{Software: map[string]campaign.Software{}, Self: r.Self}
-	p := probe{files: r.Files, places: r.Places}
+	p := probing{files: r.Files, places: r.Places}
 	bad := func(at lang.Range, summary, detail string) {
 		diags = append(diags, lang.Diagnostic{Severity: lang.Error, Code: strings.ReplaceAll(strings.ToLower(summary), " ", "_"), Summary: summary, Detail: detail, Range: at})
 	}
@@ -101,8 +101,8 @@ func (r Reader) Probe(ctx context.Context, c *lang.Campaign) (f campaign.Facts, 
 	return f, notes, lang.Quote(c.Files, diags)
 }
 
-// probe is what reading the software of all frameworks shares.
-type probe struct {
+// probing is what reading the software of all frameworks shares.
+type probing struct {
 	files  *key.Files
 	fresh  *key.Files // remembers nothing: for files that are removed again
 	places Places
@@ -114,7 +114,7 @@ var errChoice = errors.New("no executor for it")
 
 // software settles where a framework runs and identifies what it runs there.
 // With an error, the place of the result is what was chosen.
-func (p *probe) software(ctx context.Context, c *lang.Campaign, fw lang.Framework) (campaign.Software, string, error) {
+func (p *probing) software(ctx context.Context, c *lang.Campaign, fw lang.Framework) (campaign.Software, string, error) {
 	if len(fw.URL) > 0 {
 		return campaign.Software{}, "", nil
 	}
@@ -284,6 +284,7 @@ func probeGPUs(ctx context.Context, c *lang.Campaign, f *campaign.Facts) error {
 		if n < 0 {
 			return fmt.Errorf("there is no GPU %q here; nvidia-smi lists %d", id, len(rows))
 		}
+		f.Cards = append(f.Cards, rows[n][1])
 		for k, g := range gpuFields {
 			v := tidyGPU(g.fact, rows[n][k+2])
 			if g.fact == "env.gpu" && c.GPUs.Model != "" && v != c.GPUs.Model {
