@@ -78,10 +78,10 @@ var ExecutorKinds = []ExecutorKind{
 	{Name: "local", Doc: "Processes on this host; frameworks need a program."},
 	{Name: "docker", Container: true, Doc: "Containers of a Docker daemon; frameworks need an image.", Options: []ExecutorOption{
 		{"host", String, "Address of the daemon, as in DOCKER_HOST: unix://, tcp:// or ssh://.", nil},
-		{"tls", String, "Folder with ca.pem, cert.pem and key.pem, for a tcp:// host.", nil},
-		{"network", String, "Network of the containers.", []string{"host", "bridge", "none"}},
+		{"certs", String, "Folder with ca.pem, cert.pem and key.pem, for a tcp:// host.", nil},
+		{"network", String, "Network of the containers, such as host or none.", nil},
 		{"gpus", String, "How GPUs come into a container.", []string{"cdi", "request"}},
-		{"user", String, "User inside the container, UID:GID.", nil},
+		{"files", String, "Whether the daemon sees this host's files; left out, the first task finds out.", []string{"shared", "copied"}},
 		{"pull", String, "missing: apply pulls an image that is not there. never: that is an error.", []string{"missing", "never"}},
 	}},
 	{Name: "oci", Container: true, Doc: "Containers of an OCI runtime, without a daemon; frameworks need an image.", Options: []ExecutorOption{

@@ -31,7 +31,7 @@ func newPlaces(self, store string) *places {
 }
 
 func (p *places) setup(e lang.Executor) kind.Setup {
-	s := kind.Setup{Self: p.self, Tasks: filepath.Join(p.store, "tasks"), Images: filepath.Join(p.store, "images"), Options: map[string]string{}}
+	s := kind.Setup{Self: p.self, Tasks: filepath.Join(p.store, "tasks"), Folder: filepath.Join(p.store, "containers"), Options: map[string]string{}}
 	for _, o := range e.Options {
 		s.Options[o.Name] = o.Value.Text()
 	}
@@ -82,6 +82,7 @@ type placedImage struct {
 }
 
 func (i placedImage) ID() key.Digest                           { return i.id }
+func (i placedImage) Ref() string                              { return i.Image.Ref }
 func (i placedImage) Env() []string                            { return i.Image.Env }
 func (i placedImage) Root(ctx context.Context) (string, error) { return i.Image.Root(ctx) }
 

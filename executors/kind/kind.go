@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -22,15 +23,22 @@ import (
 type Setup struct {
 	Self    string            // the sotabuild binary
 	Tasks   string            // folder of task folders
-	Images  string            // folder for images and unpacked root file systems
+	Folder  string            // for images, and what containers need beside them
 	Options map[string]string // of the executor block, as text
 }
+
+// roots is the folder of unpacked root file systems, which the oci executor
+// shares.
+func (s Setup) roots() string { return filepath.Join(s.Folder, "images") }
 
 // Image is what is known of an image where a kind keeps it.
 type Image struct {
 	Identity string   // image.Image.Identity
 	Env      []string // of its config
-	// Root unpacks its files below Setup.Images, once for an identity, and
+	// Ref is what a task is given: the reference, with its digest where a
+	// registry may move it.
+	Ref string
+	// Root unpacks its files below Setup.Folder, once for an identity, and
 	// returns the folder.
 	Root func(context.Context) (string, error)
 }
@@ -45,6 +53,9 @@ type Kind struct {
 	// Answers says why nothing can run now; nil if something can, with what
 	// answers and its version, for people.
 	Answers func(context.Context, Setup) (string, error)
+	// Probe runs something empty and says why a task could not run; nil where
+	// Answers says it all.
+	Probe func(context.Context, Setup) error
 	// Open reads what is known of an image without bringing it here. An error
 	// that is ErrAbsent means that it is not here. nil of a kind without images.
 	Open func(ctx context.Context, s Setup, ref string) (Image, error)
@@ -57,7 +68,7 @@ type Kind struct {
 var ErrAbsent = errors.New("the image is not here")
 
 // Kinds is the table, in the order in which auto tries those with images.
-var Kinds = []Kind{local, slurm}
+var Kinds = []Kind{local, oci, slurm}
 
 // Named finds a kind in a table; false if it has none of that name.
 func Named(table []Kind, name string) (Kind, bool) {
@@ -117,5 +128,6 @@ func fileImage(ctx context.Context, s Setup, ref string) (Image, bool, error) {
 }
 
 func opened(img *image.Image, s Setup) Image {
-	return Image{Identity: img.Identity(), Env: img.Config.Env, Root: func(ctx context.Context) (string, error) { return img.Extract(ctx, s.Images) }}
+	return Image{Identity: img.Identity(), Env: img.Config.Env, Ref: img.Pinned(),
+		Root: func(ctx context.Context) (string, error) { return img.Extract(ctx, s.roots()) }}
 }

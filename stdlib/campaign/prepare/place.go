@@ -35,6 +35,8 @@ type Image interface {
 	// ID is the digest of its config, layers and platform; the same wherever
 	// the image is kept (DESIGN 11.5).
 	ID() key.Digest
+	// Ref is what tasks are given to run in it.
+	Ref() string
 	// Env is the environment of its config.
 	Env() []string
 	// Root unpacks its files into a folder that is kept, once for an identity.
@@ -63,7 +65,7 @@ func (p *probing) inside(ctx context.Context, e lang.Executor, fw lang.Framework
 	if err != nil {
 		return campaign.Software{}, err
 	}
-	s := campaign.Software{Image: img.ID(), Place: campaign.Place{Executor: e.Type, Image: fw.Image, ShmSize: e.ShmSize, IPCHost: e.IPC == "host"}}
+	s := campaign.Software{Image: img.ID(), Place: campaign.Place{Executor: e.Type, Image: img.Ref(), ShmSize: e.ShmSize, IPCHost: e.IPC == "host"}}
 	if fw.Program == "" {
 		// A name on the image's PATH: what it is stands in the image's identity.
 		s.Place.Program, s.Place.Env = programName(fw), img.Env()

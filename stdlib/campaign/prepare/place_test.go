@@ -63,6 +63,7 @@ func (f fileImage) ID() key.Digest {
 	return d
 }
 
+func (f fileImage) Ref() string   { return f.Image.Ref }
 func (f fileImage) Env() []string { return f.Config.Env }
 
 func (f fileImage) Root(ctx context.Context) (string, error) {

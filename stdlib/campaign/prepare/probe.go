@@ -129,7 +129,9 @@ func (p *probing) software(ctx context.Context, c *lang.Campaign, fw lang.Framew
 	e.Type = kind
 	if containers(kind) {
 		s, err := p.inside(ctx, e, fw)
-		s.Place.Image, s.Place.Executor = fw.Image, kind
+		if err != nil {
+			s.Place = campaign.Place{Executor: kind, Image: fw.Image}
+		}
 		return s, note, err
 	}
 	d, err := programDigest(fw.Program, fw.Tree, p.files)
