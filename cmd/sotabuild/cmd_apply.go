@@ -109,6 +109,9 @@ func (a *app) readPlan(path string, o *planOptions) (saved.Plan, error) {
 func (a *app) apply(ctx context.Context, store *cache.Local, c *lang.Campaign, o planOptions, bound *saved.Plan) error {
 	interrupt, stop := interrupts()
 	defer stop()
+	if _, err := a.pull(ctx, c); err != nil {
+		return err
+	}
 	s, err := a.open(ctx, store, c)
 	if err != nil {
 		return err

@@ -161,15 +161,7 @@ func imagePullCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			dir, err := filepath.Abs(a.storeDir())
-			if err != nil {
-				return err
-			}
-			self, err := os.Executable()
-			if err != nil {
-				return err
-			}
-			n, err := a.pull(cmd.Context(), newPlaces(self, dir), c)
+			n, err := a.pull(cmd.Context(), c)
 			if err == nil && n == 0 {
 				fmt.Fprintln(a.out, "Every image is here.")
 			}

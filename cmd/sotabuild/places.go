@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -43,11 +44,7 @@ func (p *places) Choose(ctx context.Context, e lang.Executor, fw lang.Framework)
 	ctx, cancel := context.WithTimeout(ctx, answerPatience)
 	defer cancel()
 	if e.Type == "auto" {
-		name, note, err := kind.Auto(ctx, kind.Kinds, p.setup(e), fw.Image, fw.Program)
-		if note != "" {
-			note = fmt.Sprintf("framework %q %s", fw.Label, note)
-		}
-		return name, note, err
+		return kind.Auto(ctx, kind.Kinds, p.setup(e), fw.Image, fw.Program)
 	}
 	k, ok := kind.Named(kind.Kinds, e.Type)
 	switch {
@@ -179,8 +176,16 @@ func overrideExecutor(c *lang.Campaign, name string) error {
 
 // pull gets the images that are not here, each once, and counts them. An
 // executor that may not pull (pull = "never") leaves that to the error of plan.
-func (a *app) pull(ctx context.Context, p *places, c *lang.Campaign) (int, error) {
-	done := map[string]bool{}
+func (a *app) pull(ctx context.Context, c *lang.Campaign) (int, error) {
+	dir, err := filepath.Abs(a.storeDir())
+	if err != nil {
+		return 0, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return 0, err
+	}
+	p, done := newPlaces(self, dir), map[string]bool{}
 	for _, fw := range campaign.Compared(c) {
 		if fw.Image == "" {
 			continue

@@ -11,6 +11,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -87,6 +89,11 @@ func Auto(ctx context.Context, table []Kind, s Setup, ref, program string) (name
 	if ref == "" {
 		return "local", "", nil
 	}
+	if path, ok := filePath(ref); ok && program != "" {
+		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+			return "local", fmt.Sprintf("a program of this host is run, because its image %s is not there", ref), nil
+		}
+	}
 	var why []string
 	for _, k := range table {
 		if !k.Images {
@@ -101,7 +108,7 @@ func Auto(ctx context.Context, table []Kind, s Setup, ref, program string) (name
 	if program == "" {
 		return "", "", fmt.Errorf("it has an image, and nothing here can run it (%s); start a Docker daemon, install runc, or give the framework a program for this host", strings.Join(why, "; "))
 	}
-	return "local", fmt.Sprintf("runs as a program of this host, outside its image %s (%s)", ref, strings.Join(why, "; ")), nil
+	return "local", fmt.Sprintf("a program of this host is run, outside its image %s, because nothing answers that could run it (%s)", ref, strings.Join(why, "; ")), nil
 }
 
 // usable says why a kind cannot run an image.
@@ -115,9 +122,20 @@ func usable(ctx context.Context, k Kind, s Setup, ref string) error {
 	return nil
 }
 
+// filePath is the path of an image that is a file or folder; false for one with
+// a name.
+func filePath(ref string) (string, bool) {
+	for _, k := range []image.Kind{image.Archive, image.Layout} {
+		if path, ok := strings.CutPrefix(ref, string(k)+":"); ok {
+			return path, true
+		}
+	}
+	return "", false
+}
+
 // fileImage reads an image that is a file or folder; false for one with a name.
 func fileImage(ctx context.Context, s Setup, ref string) (Image, bool, error) {
-	if !strings.HasPrefix(ref, string(image.Archive)+":") && !strings.HasPrefix(ref, string(image.Layout)+":") {
+	if _, ok := filePath(ref); !ok {
 		return Image{}, false, nil
 	}
 	img, err := image.Open(ctx, ref, image.Platform{})

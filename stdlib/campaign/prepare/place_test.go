@@ -34,7 +34,7 @@ func (f *fileImages) Choose(_ context.Context, e lang.Executor, fw lang.Framewor
 	case fw.Image != "":
 		return "docker", "", nil
 	case fw.Program != "":
-		return "local", "note about " + fw.Label, nil
+		return "local", "it is run here", nil
 	}
 	return "", "", errors.New("nothing can run it")
 }
@@ -207,7 +207,7 @@ func TestImageAloneIsItsIdentity(t *testing.T) {
 		if diags.HasErrors() {
 			t.Fatal(diags.Text(false))
 		}
-		if want := []string{"note about slow"}; !cmp.Equal(want, notes) {
+		if want := []string{`"slow": it is run here`}; !cmp.Equal(want, notes) {
 			t.Errorf("notes %v, want %v", notes, want)
 		}
 		sw := f.Software["fast"]

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -56,6 +57,8 @@ func (r Reader) Probe(ctx context.Context, c *lang.Campaign) (f campaign.Facts, 
 		bad(lang.Range{}, "Store cannot be read", err.Error())
 		return f, nil, diags
 	}
+	var said []string
+	about := map[string][]string{} // labels by note
 	for _, fw := range campaign.Compared(c) {
 		s, note, err := p.software(ctx, c, fw)
 		f.Software[fw.Label] = s
@@ -71,9 +74,13 @@ func (r Reader) Probe(ctx context.Context, c *lang.Campaign) (f campaign.Facts, 
 		case err != nil:
 			bad(fw.Range, "Program cannot be read", fmt.Sprintf("Framework %q: %v. Its bytes are part of every key, so it must be readable.", fw.Label, err))
 		}
-		if note != "" {
-			notes = append(notes, note)
+		if note != "" && !slices.Contains(said, note) {
+			said = append(said, note)
 		}
+		about[note] = append(about[note], strconv.Quote(fw.Label))
+	}
+	for _, note := range said {
+		notes = append(notes, strings.Join(about[note], ", ")+": "+note)
 	}
 	if err := p.found.save(); err != nil {
 		notes = append(notes, err.Error()) // It only saves time.
