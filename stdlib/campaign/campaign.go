@@ -4,7 +4,7 @@
 //
 // It is the only room that knows both the language and the engine. Declare is
 // a function of a campaign and cheap facts about this host; it starts nothing
-// and reads no file. The facts come from Probe, which reads and asks, and
+// and reads no file. The facts come from package prepare, which reads and asks, and
 // changes nothing.
 //
 // No label reaches a key: specs hold what is measured, and names of
@@ -56,10 +56,26 @@ type Facts struct {
 	Self string
 }
 
-// Software is what a framework runs, by content (DESIGN 11.5).
+// Software is what a framework runs, by content, and where (DESIGN 11.5).
 type Software struct {
-	Digest key.Digest // zero where only an image is known
-	Image  string
+	// Digest is of the program's bytes or tree, on the host or in the image;
+	// zero where only an image is known, which Image then identifies.
+	Digest key.Digest `json:"digest"`
+	// Image is the identity of the image that tasks run in; zero without one.
+	Image key.Digest `json:"image"`
+	Place Place      `json:"place"`
+}
+
+// Place is where a framework's tasks run. No part of it is in a key.
+type Place struct {
+	Executor string `json:"executor"` // the kind of executor, never auto
+	Image    string `json:"image"`    // as the campaign names it; "" runs on the host itself
+	Program  string `json:"program"`  // absolute path where the task runs, or a name on its PATH
+	// Env is the image's own environment where the image is all that is known
+	// of the software; it is part of the image's identity.
+	Env     []string `json:"env,omitempty"`
+	ShmSize int64    `json:"shm_size,omitempty"` // bytes
+	IPCHost bool     `json:"ipc_host,omitempty"`
 }
 
 // Declared is a compiled-ready campaign: declarations and how their addresses

@@ -19,7 +19,7 @@ func TestRememberAndRecall(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store", "facts")
 	of := key.Sum([]byte("campaign"))
 	want := campaign.Facts{
-		Software: map[string]campaign.Software{"a": {Digest: key.Sum([]byte("a"))}, "b": {Image: "b:1"}},
+		Software: map[string]campaign.Software{"a": {Digest: key.Sum([]byte("a"))}, "b": {Image: key.Sum([]byte("b")), Place: campaign.Place{Executor: "docker", Image: "b:1", Program: "serve", Env: []string{"A=b"}}}},
 		Weights:  key.Sum([]byte("w")), Tokenizer: key.Sum([]byte("t")), Hardware: result.Hardware{CPU: "EPYC", Cores: 2},
 		Cards: []string{"GPU-1c"},
 		Self:  "/bin/sotabuild",
