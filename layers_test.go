@@ -28,6 +28,7 @@ var mayImport = map[string][]string{
 	"executors/supervisor": {"executors", "executors/runner", "executors/proc", "executors/redact"},
 	"executors/ledger":     {},
 	"executors/local":      {"executors", "executors/runner", "executors/proc", "executors/ledger"},
+	"executors/image":      {},
 	// Programs that are wrong on purpose; tests re-execute themselves as one.
 	"executors/internal/puppet": {"executors/*"},
 
@@ -124,7 +125,8 @@ var onlyIn = map[string][]string{
 	"github.com/opencontainers/runtime-spec": {"executors", "executors/local", "executors/docker", "executors/oci", "executors/slurm", "engine/sched", "stdlib/campaign", "conformance"},
 	"github.com/cespare/xxhash/v2":           {"engine/key", "engine/cache"},
 	"github.com/gofrs/flock":                 {"engine/cache"},
-	"golang.org/x/sys":                       {"conformance", "engine/cache", "engine/key", "executors/local", "executors/runner", "executors/proc", "executors/ledger", "executors/supervisor", "executors/redact", "executors/internal/puppet", "stdlib/bench"},
+	"golang.org/x/sys":                       {"conformance", "engine/cache", "engine/key", "executors/image", "executors/local", "executors/runner", "executors/proc", "executors/ledger", "executors/supervisor", "executors/redact", "executors/internal/puppet", "stdlib/bench"},
+	"github.com/google/go-containerregistry": {"executors/image"},
 	"golang.org/x/term":                      {"cmd"},
 	"golang.org/x/sync":                      {"engine/sched"},
 	"github.com/go-json-experiment/json":     {"engine/cache"},
