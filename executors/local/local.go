@@ -8,7 +8,7 @@
 // write end only this process has: it ends with us (DESIGN 11.4).
 //
 // Only what a task itself started is ever ended: the runner by pid, start time
-// and boot; what it left by the list and the control group that it wrote down,
+// and boot; what it left by its control group, by the list that it wrote down,
 // and by the mark in the environment (executors.EnvTask). Nothing is found by
 // its name.
 //
@@ -187,13 +187,22 @@ func (e *Executor) Start(ctx context.Context, t executors.Task) (executors.Handl
 			return recoverStart(r, s)
 		}
 		*s = state{Task: t.ID, Labels: t.Labels, Started: time.Now().UTC(), Deadline: t.Deadline, Grace: t.StopGrace}
+		group, err := proc.MakeCgroup(executors.CgroupName(t.ID))
+		if err == nil {
+			s.Cgroup = group.Path()
+		} else {
+			group = nil // the host does not let us; the supervisor's list must do
+		}
 		// The intent comes to the disk before the process does: a crash in
 		// between never leads to a second start.
 		if err := r.write(*s); err != nil {
 			return err
 		}
-		id, err := e.spawn(t)
+		id, err := e.spawn(t, group)
 		if err != nil {
+			if group != nil {
+				err = errors.Join(err, group.Remove())
+			}
 			s.Outcome = &executors.Outcome{Reason: executors.NotStarted, Detail: err.Error(), Started: s.Started, Ended: time.Now().UTC()}
 		}
 		r.id = id
@@ -221,8 +230,8 @@ func recoverStart(r ref, s *state) error {
 	return nil
 }
 
-// spawn executes the task's program.
-func (e *Executor) spawn(t executors.Task) (proc.ID, error) {
+// spawn executes the task's program, in the group if there is one.
+func (e *Executor) spawn(t executors.Task, group *proc.Cgroup) (proc.ID, error) {
 	if err := os.MkdirAll(filepath.Join(t.Dir, "logs"), 0o700); err != nil {
 		return proc.ID{}, err
 	}
@@ -242,6 +251,14 @@ func (e *Executor) spawn(t executors.Task) (proc.ID, error) {
 		Env:    append(slices.Clone(t.Process.Env), mark(t.ID), runner.EnvLifeline+"=3"),
 		Stdout: out, Stderr: out, ExtraFiles: []*os.File{read},
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
+	}
+	if group != nil {
+		folder, err := group.Open()
+		if err != nil {
+			return proc.ID{}, errors.Join(err, write.Close())
+		}
+		defer folder.Close()
+		cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(folder.Fd())
 	}
 	if err := cmd.Start(); err != nil {
 		return proc.ID{}, errors.Join(err, write.Close())

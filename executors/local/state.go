@@ -31,6 +31,9 @@ type state struct {
 	Asked    executors.Reason   `json:"asked,omitempty"` // why we ended it
 	Outcome  *executors.Outcome `json:"outcome,omitempty"`
 	Reaped   bool               `json:"reaped,omitempty"`
+	// Cgroup is the control group that the task was started in, where this
+	// host lets us make one. Its supervisor's own is inside it.
+	Cgroup string `json:"cgroup,omitempty"`
 }
 
 // ref is a Handle's Ref: PID:START:BOOT:DIR. Pid 0 is a task whose process
@@ -130,6 +133,9 @@ func (e *Executor) List(ctx context.Context, run string) ([]executors.Handle, er
 			return nil, fmt.Errorf("listing tasks: %w", err)
 		}
 		for _, entry := range entries {
+			if !entry.IsDir() {
+				continue
+			}
 			dir, err := filepath.Abs(filepath.Join(root, entry.Name()))
 			if err != nil {
 				return nil, fmt.Errorf("listing tasks: %w", err)
@@ -191,7 +197,7 @@ func (e *Executor) collect(ctx context.Context, h executors.Handle, tree []proc.
 	} else if _, err := runner.ReadExit(r.dir); err == nil {
 		found.Reason, found.Detail = executors.Exited, "seen by its exit.json"
 	}
-	if err := sweep(ctx, h.Task, r, tree); err != nil {
+	if err := sweep(ctx, h.Task, r, s.Cgroup, tree); err != nil {
 		return executors.Outcome{}, err
 	}
 	err = r.update(ctx, func(now *state) error {
@@ -235,19 +241,27 @@ func (s *started) wait(found executors.Outcome) executors.Outcome {
 // sweepPatience bounds the end of what a supervisor left behind (DESIGN 11.4).
 const sweepPatience = 5 * time.Second
 
-// sweep ends everything that a task whose supervisor is dead has left.
-func sweep(ctx context.Context, task executors.TaskID, r ref, seen []proc.Process) error {
+// sweep ends everything that a task whose supervisor is dead has left. outer is
+// the control group that it was started in; "" is none.
+func sweep(ctx context.Context, task executors.TaskID, r ref, outer string, seen []proc.Process) error {
 	tree, err := runner.ReadTree(r.dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	var group *proc.Cgroup
 	if boot, err := proc.BootID(); err != nil || tree.Boot != boot {
 		tree = runner.Tree{}
 	}
-	if tree.Cgroup != "" {
-		if group, err = proc.FindCgroup(tree.Cgroup, executors.CgroupName(task)); err != nil {
+	var groups []*proc.Cgroup // the inner one first
+	for _, path := range []string{tree.Cgroup, outer} {
+		if path == "" {
+			continue
+		}
+		group, err := proc.FindCgroup(path, executors.CgroupName(task))
+		if err != nil {
 			return err
+		}
+		if group != nil {
+			groups = append(groups, group)
 		}
 	}
 	known := tree.Processes
@@ -259,14 +273,15 @@ func sweep(ctx context.Context, task executors.TaskID, r ref, seen []proc.Proces
 		if err != nil {
 			return err
 		}
-		if len(left) == 0 && (group == nil || group.Empty()) {
+		full := slices.DeleteFunc(slices.Clone(groups), (*proc.Cgroup).Empty)
+		if len(left)+len(full) == 0 {
 			break
 		}
 		if time.Now().After(late) {
 			return fmt.Errorf("ending task %s: %d processes would not go within %s: %v", task, len(left), sweepPatience, left)
 		}
-		if group != nil {
-			err = group.Kill()
+		for _, group := range full {
+			err = errors.Join(err, group.Kill())
 		}
 		for _, p := range left {
 			err = errors.Join(err, p.Signal(unix.SIGKILL))
@@ -280,7 +295,7 @@ func sweep(ctx context.Context, task executors.TaskID, r ref, seen []proc.Proces
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
-	if group != nil {
+	for _, group := range groups {
 		if err := group.Remove(); err != nil {
 			return err
 		}
