@@ -8,9 +8,9 @@ import (
 
 // fixtures are the executors under the suite, in the order of the table's
 // columns.
-var fixtures = []Fixture{localFixture}
+var fixtures = []Fixture{localFixture, ociFixture}
 
-func TestMain(m *testing.M) { os.Exit(Main(m, fixtures...)) }
+func TestMain(m *testing.M) { os.Exit(Main(m, append(fixtures, crunFixture)...)) }
 
 // TestTable keeps the table in the document what the fixtures say. A ✓ is true
 // because its case fails where the executor does not pass it.
