@@ -28,6 +28,7 @@ var mayImport = map[string][]string{
 	"executors/supervisor": {"executors", "executors/runner", "executors/proc", "executors/redact"},
 	"executors/ledger":     {},
 	"executors/local":      {"executors", "executors/runner", "executors/proc", "executors/ledger"},
+	"executors/slurm":      {"executors", "executors/runner", "executors/proc", "executors/ledger"},
 	// Programs that are wrong on purpose; tests re-execute themselves as one.
 	"executors/internal/puppet": {"executors/*"},
 
@@ -100,6 +101,7 @@ var testMayImport = map[string][]string{
 	"engine/loop":          {"engine/*"},
 	"stdlib/repeat":        {"engine/*", "stdlib/simserve"},
 	"executors/local":      {"executors/internal/puppet", "executors/supervisor"},
+	"executors/slurm":      {"executors/internal/puppet", "executors/supervisor"},
 	"stdlib/bench":         {"stdlib/simserve"},
 	"stdlib/dataset":       {"engine/key"},
 	"stdlib/frameworks":    {"lang"},

@@ -105,8 +105,8 @@ func (e *Executor) giveUp(ctx context.Context, p place, s *state, w word) (*exec
 		return nil, fmt.Errorf("cancelling job %s, which would wait for good: %w", s.Job, err)
 	}
 	say := "change the executor's options"
-	if w.reason == "PartitionTimeLimit" {
-		say = "it asks for more time than its partition gives; write options = { time = \"…\" } or another partition"
+	if w.reason == "PartitionTimeLimit" || w.reason == "PartitionConfig" {
+		say = "it asks for more than its partition gives, most often time; write options = { time = \"…\" } or another partition"
 	}
 	return &executors.Outcome{Reason: executors.NotStarted, Detail: fmt.Sprintf("job %s would wait for good (%s): %s", s.Job, w.reason, say)}, job.DropEnv(p.folder())
 }

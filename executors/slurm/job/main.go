@@ -191,7 +191,7 @@ func (t *task) environment() ([]string, error) {
 		}
 	}
 	if t.GPUs > 0 {
-		env = append(env, runner.EnvGPUs+"="+t.begin.GPUs)
+		env = append(env, runner.EnvGPUs+"="+t.begin.GPUs, "SLURM_JOB_GPUS="+t.begin.NodeGPUs)
 	}
 	return env, nil
 }
@@ -224,12 +224,9 @@ func (t *task) needs() error {
 		if err := syscall.Getrlimit(number, &now); err != nil {
 			return fmt.Errorf("reading the ulimit %s: %w", name, err)
 		}
-		// Also where it is enough: Go gives its children the nofile that it found,
-		// not the larger one that it takes for itself.
-		now.Cur = max(now.Cur, want)
-		now.Max = max(now.Max, now.Cur)
+		now.Cur, now.Max = want, max(now.Max, want)
 		if err := syscall.Setrlimit(number, &now); err != nil {
-			return fmt.Errorf("raising the ulimit %s to %d: %w; Slurm hands on the limits of the host where sotabuild runs", name, want, err)
+			return fmt.Errorf("setting the ulimit %s to %d: %w; Slurm hands on the limits of the host where sotabuild runs", name, want, err)
 		}
 	}
 	return nil

@@ -60,7 +60,7 @@ type Order struct {
 	Dir     string           `json:"dir"`   // the task's folder, absolute
 	Needs   []string         `json:"needs"` // paths that the node must have
 	GPUs    int              `json:"gpus,omitempty"`
-	// ShmSize in bytes and Ulimits are what the node must have.
+	// ShmSize in bytes is what the node must have, Ulimits are soft limits to set.
 	ShmSize int64             `json:"shm_size,omitempty"`
 	Ulimits map[string]uint64 `json:"ulimits,omitempty"`
 	// Deadline bounds the task from its start; 0 is none. Grace is what the
