@@ -123,7 +123,7 @@ var onlyIn = map[string][]string{
 	"github.com/zclconf/go-cty":              {"lang"},
 	"github.com/agext/levenshtein":           {"lang"},
 	"github.com/heimdalr/dag":                {"engine/graph"},
-	"github.com/opencontainers/runtime-spec": {"executors", "executors/*", "engine/sched", "stdlib/campaign", "conformance"},
+	"github.com/opencontainers/runtime-spec": {"executors", "executors/local", "executors/docker", "executors/oci", "executors/slurm", "engine/sched", "stdlib/campaign", "conformance"},
 	"github.com/cespare/xxhash/v2":           {"engine/key", "engine/cache"},
 	"github.com/gofrs/flock":                 {"engine/cache"},
 	"golang.org/x/sys":                       {"conformance", "engine/cache", "engine/key", "executors/local", "executors/runner", "executors/proc", "executors/ledger", "executors/supervisor", "executors/redact", "executors/internal/puppet", "stdlib/bench"},

@@ -258,4 +258,3 @@ func table(all []Fixture, cell func(Fixture, testCase) (word, why string)) strin
 	}
 	return b.String()
 }
-
