@@ -126,7 +126,7 @@ var onlyIn = map[string][]string{
 	"github.com/opencontainers/runtime-spec": {"executors", "executors/local", "executors/docker", "executors/oci", "executors/slurm", "engine/sched", "stdlib/campaign", "conformance"},
 	"github.com/cespare/xxhash/v2":           {"engine/key", "engine/cache"},
 	"github.com/gofrs/flock":                 {"engine/cache"},
-	"golang.org/x/sys":                       {"conformance", "engine/cache", "engine/key", "executors/local", "executors/runner", "executors/proc", "executors/ledger", "executors/supervisor", "executors/redact", "executors/internal/puppet", "stdlib/bench"},
+	"golang.org/x/sys":                       {"conformance", "engine/cache", "engine/key", "executors/local", "executors/slurm", "executors/runner", "executors/proc", "executors/ledger", "executors/supervisor", "executors/redact", "executors/internal/puppet", "stdlib/bench"},
 	"golang.org/x/term":                      {"cmd"},
 	"golang.org/x/sync":                      {"engine/sched"},
 	"github.com/go-json-experiment/json":     {"engine/cache"},

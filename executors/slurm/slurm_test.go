@@ -55,7 +55,7 @@ func cluster(t *testing.T) {
 	t.Helper()
 	t.Parallel()
 	if os.Getenv("SLURM_CONF") == "" {
-		absent(t, "SLURM_CONF is not set: eval \"$(executors/slurm/testdata/cluster env)\"")
+		absent(t, "SLURM_CONF is not set: eval \"$(.ci/start-slurm)\"")
 	}
 	if _, err := (client{}).run(context.Background(), "", "squeue", "--noheader"); err != nil {
 		absent(t, err.Error())

@@ -59,6 +59,9 @@ func run(folder string) (code int, err error) {
 	t := &task{Order: o, folder: folder, begin: begin, told: make(chan os.Signal, 4)}
 	// Signals are handled before anything starts: a TERM in between is not lost.
 	signal.Notify(t.told, unix.SIGTERM, unix.SIGINT)
+	if err := t.beat(); err != nil {
+		return CodeBroken, err
+	}
 	if _, err := proc.Lead(); err != nil {
 		return CodeBroken, fmt.Errorf("becoming the supervisor: %w", err)
 	}
@@ -224,7 +227,9 @@ func (t *task) needs() error {
 		if err := syscall.Getrlimit(number, &now); err != nil {
 			return fmt.Errorf("reading the ulimit %s: %w", name, err)
 		}
-		now.Cur, now.Max = want, max(now.Max, want)
+		// Both, as containers have it: a program that raises its own limit does
+		// not get beyond.
+		now.Cur, now.Max = want, want
 		if err := syscall.Setrlimit(number, &now); err != nil {
 			return fmt.Errorf("setting the ulimit %s to %d: %w; Slurm hands on the limits of the host where sotabuild runs", name, want, err)
 		}
@@ -246,22 +251,35 @@ func (t *task) follow(end *End) {
 		defer timer.Stop()
 		deadline = timer.C
 	}
+	beats := time.NewTicker(BeatEvery)
+	defer beats.Stop()
 	reason := executors.Reason("")
-	select {
-	case <-t.child.Done:
-		// Slurm's TERM goes to all processes at once: ours may come after the
-		// child's end.
+	for over := false; !over; {
 		select {
+		case <-t.child.Done:
+			// Slurm's TERM goes to all processes at once: ours may come after the
+			// child's end.
+			select {
+			case <-t.told:
+				end.Told = true
+			case <-time.After(50 * time.Millisecond):
+			}
+			over = true
 		case <-t.told:
-			end.Told = true
-		case <-time.After(50 * time.Millisecond):
+			end.Told, over = true, true
+			t.stop(t.grace())
+		case <-deadline:
+			reason, over = executors.TimedOut, true
+			t.stop(t.Grace)
+		case <-beats.C:
+			if err := t.beat(); err != nil {
+				fmt.Fprintf(os.Stderr, "sotabuild slurm-job: %v\n", err)
+			}
+			if seen(t.folder, stopFile) {
+				end.Told, over = true, true
+				t.stop(t.grace())
+			}
 		}
-	case <-t.told:
-		end.Told = true
-		t.stop(t.grace())
-	case <-deadline:
-		reason = executors.TimedOut
-		t.stop(t.Grace)
 	}
 	o := &end.Outcome
 	code, name := t.child.Exit()
@@ -275,6 +293,17 @@ func (t *task) follow(end *End) {
 	default:
 		o.Reason, o.Detail = executors.Lost, "its process does not end"
 	}
+}
+
+// beat shows that we live.
+func (t *task) beat() error {
+	path := filepath.Join(t.folder, beatFile)
+	now := time.Now()
+	err := os.Chtimes(path, now, now)
+	if errors.Is(err, os.ErrNotExist) {
+		err = os.WriteFile(path, nil, 0o600)
+	}
+	return err
 }
 
 // grace is how long the program has after a TERM: what the executor wrote down
