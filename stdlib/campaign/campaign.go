@@ -224,7 +224,7 @@ func skipReason(c *lang.Campaign, f Facts, fw lang.Framework, cand search.Candid
 	}
 	searched := map[string]bool{}
 	for _, a := range fw.Search.Space {
-		searched[flagName(fw.Definition, a.Name)] = true
+		searched[FlagName(fw.Definition, a.Name)] = true
 	}
 	for _, fi := range help.Check(help.Parse(text), given) {
 		if searched[fi.Flag] {

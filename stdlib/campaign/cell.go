@@ -93,7 +93,7 @@ func NewBenchSpec(c *lang.Campaign, f Facts, fw lang.Framework, cand search.Cand
 	}
 	flags := map[string]value{}
 	for _, fl := range withFixed(fw.Definition, cand.Flags) {
-		flags[flagName(fw.Definition, fl.Name)] = value{fl.Value}
+		flags[FlagName(fw.Definition, fl.Name)] = value{fl.Value}
 	}
 	tokenizer := c.Model.Tokenizer
 	if filepath.IsAbs(tokenizer) {

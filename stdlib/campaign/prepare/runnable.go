@@ -71,9 +71,6 @@ func Runnable(c *lang.Campaign) error {
 	if c.Run.Cache.Remote != "" {
 		no(lang.Range{}, "cache: this build has no remote store yet; leave remote out")
 	}
-	for _, t := range c.Run.Traces {
-		no(t.Range, "trace %q: this build reads no traces yet; leave the block out", t.Name)
-	}
 	if c.Run.History != "" {
 		no(lang.Range{}, "history: this build reads no PR history yet; leave the block out")
 	}
