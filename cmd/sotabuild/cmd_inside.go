@@ -4,7 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sotabuild/sotabuild/executors/supervisor"
-	"github.com/sotabuild/sotabuild/stdlib/bench"
+	"github.com/sotabuild/sotabuild/stdlib/bench/observe"
 	"github.com/sotabuild/sotabuild/stdlib/profile"
 	"github.com/sotabuild/sotabuild/stdlib/simserve"
 )
@@ -20,7 +20,7 @@ func runnerCommand(*app) *cobra.Command {
 func clientCommand(*app) *cobra.Command {
 	return &cobra.Command{
 		Use: "client SPEC URL", Short: "Benchmark one cell", Hidden: true, Args: cobra.ExactArgs(2),
-		RunE: func(_ *cobra.Command, args []string) error { return done(code(bench.Main(args[0], args[1]))) },
+		RunE: func(_ *cobra.Command, args []string) error { return done(code(observe.Main(args[0], args[1]))) },
 	}
 }
 

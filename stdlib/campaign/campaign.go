@@ -39,6 +39,7 @@ type Facts struct {
 	// Tokenizer is the identity of a tokenizer on this host that lies apart from
 	// the model; zero where it is part of the model or only named.
 	Tokenizer key.Digest
+	Dataset   key.Digest // of the workload's file; zero without one
 	Env       compile.Env
 	Hardware  result.Hardware
 	// Helps are the help texts already known for a framework's software, by
@@ -124,7 +125,7 @@ func Declare(c *lang.Campaign, f Facts) Declared {
 		for _, n := range c.Load.Workload.Concurrency {
 			d.Decls = append(d.Decls, compile.Decl{
 				Addr: datasetAddr(s, n), Kind: datasetKind, Block: "scenario." + s.Name,
-				Spec: datasetSpec(c, s, n),
+				Spec: datasetSpec(c, f, s, n),
 			})
 		}
 	}
@@ -234,9 +235,17 @@ func suffix(n *int) string {
 	return "." + streamName(n)
 }
 
-func datasetSpec(c *lang.Campaign, s lang.Scenario, n *int) dataset.Spec {
+func datasetSpec(c *lang.Campaign, f Facts, s lang.Scenario, n *int) dataset.Spec {
+	w := c.Load.Workload
+	form := dataset.Form{Chat: w.Endpoint == "chat", Path: w.Path, Spread: w.Prompts.Spread, Groups: w.Prompts.Groups, Shared: w.Prompts.Shared,
+		Turns: w.Prompts.Turns, Think: w.Prompts.Think.Seconds(),
+		Extras: dataset.Extras{Adapters: w.Prompts.Adapters, Cancel: w.Prompts.Cancel, CancelAfter: w.Prompts.CancelAfter.Seconds()}}
+	if w.Path != "" {
+		form.File = f.Dataset.String()
+	}
 	return dataset.Spec{
-		Kind: c.Load.Workload.Dataset, InputLen: s.InputLen, OutputLen: s.OutputLen,
+		Form: form,
+		Kind: w.Dataset, InputLen: s.InputLen, OutputLen: s.OutputLen,
 		Prompts: s.NumPrompts, Warmup: c.Load.Workload.Warmup,
 		VocabLo: c.Model.Vocab[0], VocabHi: c.Model.Vocab[1],
 		Seed: c.Load.Workload.Seed, Stream: streamName(n),
@@ -312,7 +321,7 @@ func (d *Declared) declareRanking(c *lang.Campaign, frameworks []lang.Framework)
 		w := Winner{s.Name, "winners." + s.Name}
 		d.Decls = append(d.Decls, compile.Decl{
 			Addr: w.Addr, Kind: winnersKind, Block: "winners",
-			Spec: WinnersSpec{Smoke: c.Smoke}, Inputs: inputs,
+			Spec: WinnersSpec{Smoke: c.Smoke, Rules: RulesOf(c)}, Inputs: inputs,
 		})
 		d.Winners = append(d.Winners, w)
 	}
@@ -328,5 +337,10 @@ func SLA(c *lang.Campaign) winners.SLA {
 		v := d.Seconds()
 		return &v
 	}
-	return winners.SLA{MaxP50TTFT: sec(s.MaxP50TTFT), MaxP50TPOT: sec(s.MaxP50TPOT), MaxP50E2E: sec(s.MaxP50E2E), MinSuccess: s.MinSuccessRate}
+	return winners.SLA{MaxP50TTFT: sec(s.MaxP50TTFT), MaxP50TPOT: sec(s.MaxP50TPOT), MaxP50E2E: sec(s.MaxP50E2E), MinSuccess: s.MinSuccessRate, CachedShare: &c.Judge.Quality.CachedShare}
+}
+
+// RulesOf are how frameworks are compared.
+func RulesOf(c *lang.Campaign) winners.Rules {
+	return winners.Rules{CachedShare: &c.Judge.Quality.CachedShare, Noise: c.Judge.Noise.Threshold}
 }

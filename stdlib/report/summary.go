@@ -60,7 +60,11 @@ func (v View) bestByFramework(b *strings.Builder) {
 }
 
 func (v View) crossFramework(b *strings.Builder) {
-	b.WriteString("## Cross-Framework Best Comparison\n\nOnly equal cells are compared; the rank counts within a cell.\n\n")
+	title := "Cross-Framework Best Comparison"
+	if v.lane() {
+		title = "Lane " + markdown.Code(v.Workload.Lane) + ", beside the common comparison"
+	}
+	b.WriteString("## " + title + "\n\nOnly equal cells are compared; the rank counts within a cell.\n\n")
 	g := markdown.Table{First: 6, Right: 8, Head: []string{"Scenario", "Concurrency", "Rank", "Framework", "Candidate", "SLA", "Req/s", "Output tok/s", "P50 TTFT ms", "P50 TPOT ms",
 		"Accept len", "Pre-scheduler ms", "Cache hit", "GPUs", "Server command"}}
 	for _, s := range v.Scenarios {

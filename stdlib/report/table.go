@@ -190,6 +190,9 @@ func rank(n int) string {
 // winner says who won a scenario and where the target stands.
 func (v View) winner(s Scenario) string {
 	if s.Ranking.Best == nil {
+		if v.lane() {
+			return "lane " + v.Workload.Lane + ": a table of its own, without a winner"
+		}
 		return "no row passes the SLA"
 	}
 	var who []string

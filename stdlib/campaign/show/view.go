@@ -176,7 +176,7 @@ func (j *joiner) ranking(rows map[string][]winners.Input) winners.Ranking {
 		}
 		sels = append(sels, winners.SelectionInput{Digest: d, Selection: sel})
 	}
-	return winners.Rank(target, sels)
+	return winners.Rank(target, sels, campaign.RulesOf(j.p.Campaign))
 }
 
 // cell is nil when the cell has no sample as it stands.
