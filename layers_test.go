@@ -54,6 +54,7 @@ var mayImport = map[string][]string{
 	"stdlib/imports":    {"stdlib/result"},
 	"stdlib/ncu":        {},
 	"stdlib/simserve":   {},
+	"stdlib/probe":      {"executors", "executors/runner", "stdlib/result", "stdlib/trace/bounds"},
 	"stdlib/winners":    {"engine/key", "stdlib/result"},
 	"stdlib/report":     {"engine/key", "stdlib/result", "stdlib/winners"},
 	"stdlib/draft":      {"lang"},

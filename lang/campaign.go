@@ -93,6 +93,7 @@ type GPUs struct {
 	IDs          []string
 	MultiNode    bool
 	PricePerHour *float64 // of one GPU
+	Accept       []string // fields of the host's probe that may be out of range
 	Range        Range
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/sotabuild/sotabuild/executors/supervisor"
 	"github.com/sotabuild/sotabuild/stdlib/bench/observe"
+	"github.com/sotabuild/sotabuild/stdlib/probe"
 	"github.com/sotabuild/sotabuild/stdlib/profile"
 	"github.com/sotabuild/sotabuild/stdlib/simserve"
 )
@@ -35,6 +36,13 @@ func ncuClientCommand(*app) *cobra.Command {
 	return &cobra.Command{
 		Use: "ncu-client SPEC", Short: "Collect a kernel's counters", Hidden: true, Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error { return done(code(profile.NCUMain(args[0]))) },
+	}
+}
+
+func probeClientCommand(*app) *cobra.Command {
+	return &cobra.Command{
+		Use: "probe-client SPEC", Short: "Look at the host before it is measured on", Hidden: true, Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error { return done(code(probe.Main(args[0]))) },
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,6 +13,7 @@ import (
 	"github.com/sotabuild/sotabuild/engine/compile"
 	"github.com/sotabuild/sotabuild/engine/plan"
 	"github.com/sotabuild/sotabuild/engine/plan/markdown"
+	"github.com/sotabuild/sotabuild/stdlib/campaign"
 )
 
 // planOptions are the flags that plan and apply share.
@@ -127,8 +129,12 @@ func (a *app) showPlan(w io.Writer, s *session, p *plan.Plan, all bool) error {
 	if e := p.Estimate.String(); e != "" {
 		fmt.Fprintln(w, st.dim(e))
 	}
-	if len(s.Unasked) > 0 {
-		fmt.Fprintf(w, "The help of %d programs is not known yet: apply asks for it first and checks every flag before the first server starts.\n", len(s.Unasked))
+	helps := slices.DeleteFunc(slices.Clone(s.Unasked), func(addr string) bool { return addr == campaign.HostAddr })
+	if len(helps) > 0 {
+		fmt.Fprintf(w, "The help of %d programs is not known yet: apply asks for it first and checks every flag before the first server starts.\n", len(helps))
+	}
+	if len(helps) < len(s.Unasked) {
+		fmt.Fprintln(w, "The GPUs were not looked at within a day: apply does so first, and stops where a field is out of range.")
 	}
 	return nil
 }

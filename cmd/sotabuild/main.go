@@ -42,6 +42,7 @@ var commands = []func(*app) *cobra.Command{
 	clientCommand,
 	profileClientCommand,
 	ncuClientCommand,
+	probeClientCommand,
 }
 
 // app is what every command gets: where the campaign lies and where to write.

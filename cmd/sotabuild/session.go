@@ -10,6 +10,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/sotabuild/sotabuild/engine/cache"
 	"github.com/sotabuild/sotabuild/engine/key"
@@ -148,7 +149,7 @@ func (a *app) open(ctx context.Context, store cache.Reader, c *lang.Campaign) (*
 	if err != nil {
 		return nil, err
 	}
-	p, diags := prepare.From(c, facts, store)
+	p, diags := prepare.From(c, facts, store, time.Now())
 	if err := a.diagnose(diags); err != nil {
 		return nil, err
 	}

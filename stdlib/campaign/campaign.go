@@ -42,6 +42,8 @@ type Facts struct {
 	Dataset   key.Digest // of the workload's file; zero without one
 	Env       compile.Env
 	Hardware  result.Hardware
+	// Cards are the UUIDs of the campaign's GPUs, in the order of its ids.
+	Cards []string
 	// Helps are the help texts already known for a framework's software, by
 	// label; a missing one means that apply has to take the snapshot first.
 	Helps map[string]string
@@ -86,10 +88,11 @@ type Select struct{ Framework, Scenario, Addr string }
 type Winner struct{ Scenario, Addr string }
 
 // Declare expands the campaign. The order of the declarations is the order of
-// the file: helps, versions, checks, datasets, cells, selections, winners.
+// the file: the host, helps, versions, checks, datasets, cells, selections, winners.
 func Declare(c *lang.Campaign, f Facts) Declared {
 	var d Declared
 	frameworks := Compared(c)
+	d.Decls = append(d.Decls, HostProbe(c, f)...)
 	var checks []string
 	type life struct {
 		fw         lang.Framework
@@ -278,6 +281,9 @@ func (d *Declared) declareCells(c *lang.Campaign, f Facts, fw lang.Framework, ca
 				}
 				if fw.Definition.Version != nil {
 					decl.Order = append(decl.Order, VersionAddr(fw))
+				}
+				if c.GPUs != nil {
+					decl.Order = append(decl.Order, HostAddr)
 				}
 				// Every candidate's flags are checked before the first server
 				// starts (DESIGN 11.2).

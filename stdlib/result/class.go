@@ -35,6 +35,7 @@ const (
 	NoResult        Class = "no_result"
 	NoCounters      Class = "no_counters"
 	Busy            Class = "busy"
+	HostUnfit       Class = "host_unfit"
 )
 
 // ClassRow is one row of the table of failure classes.
@@ -87,6 +88,7 @@ var Classes = []ClassRow{
 	{NoHelp, Failed, 0, false, false, "the program did not print its help"},
 	{NoResult, Failed, 0, false, false, "no candidate gave a number"},
 	{NoCounters, Failed, 0, false, false, "the kernel's counters could not be read: the digest has a blocker"},
+	{HostUnfit, Failed, 0, false, false, "the host is out of range before anything is measured"},
 }
 
 // Lookup finds a class's row in the table.

@@ -21,7 +21,8 @@ func TestRememberAndRecall(t *testing.T) {
 	want := campaign.Facts{
 		Software: map[string]campaign.Software{"a": {Digest: key.Sum([]byte("a"))}, "b": {Image: "b:1"}},
 		Weights:  key.Sum([]byte("w")), Tokenizer: key.Sum([]byte("t")), Dataset: key.Sum([]byte("d")), Hardware: result.Hardware{CPU: "EPYC", Cores: 2},
-		Self: "/bin/sotabuild",
+		Cards: []string{"GPU-1c"},
+		Self:  "/bin/sotabuild",
 	}
 	want.Env.Binding = []key.Fact{{Name: "env.cores", Type: key.Int, Value: "2"}, {Name: "env.cpu", Type: key.Text, Value: "EPYC"}}
 	want.Env.Recorded = []cache.Observed{{Name: "env.kernel", Value: "6.1"}}
@@ -51,7 +52,7 @@ func TestRememberAndRecall(t *testing.T) {
 
 // A new fact cannot be forgotten: a plan with --refresh=false would miss it.
 func TestEveryFactIsRemembered(t *testing.T) {
-	known := []string{"Software", "Weights", "Tokenizer", "Dataset", "Env", "Hardware"}
+	known := []string{"Software", "Weights", "Tokenizer", "Dataset", "Env", "Hardware", "Cards"}
 	notFacts := []string{"Helps", "Self"} // the store's, and where this program lies
 	for f := range reflect.TypeFor[campaign.Facts]().Fields() {
 		if !slices.Contains(known, f.Name) && !slices.Contains(notFacts, f.Name) {

@@ -237,6 +237,7 @@ func probeGPUs(ctx context.Context, c *lang.Campaign, f *campaign.Facts) error {
 		if n < 0 {
 			return fmt.Errorf("there is no GPU %q here; nvidia-smi lists %d", id, len(rows))
 		}
+		f.Cards = append(f.Cards, rows[n][1])
 		for k, g := range gpuFields {
 			v := tidyGPU(g.fact, rows[n][k+2])
 			if g.fact == "env.gpu" && c.GPUs.Model != "" && v != c.GPUs.Model {
