@@ -88,11 +88,11 @@ type Select struct{ Framework, Scenario, Addr string }
 type Winner struct{ Scenario, Addr string }
 
 // Declare expands the campaign. The order of the declarations is the order of
-// the file: the host, helps, versions, checks, datasets, cells, selections, winners.
+// the file: the host, the client, helps, versions, checks, datasets, cells, selections, winners.
 func Declare(c *lang.Campaign, f Facts) Declared {
 	var d Declared
 	frameworks := Compared(c)
-	d.Decls = append(d.Decls, HostProbe(c, f)...)
+	d.Decls = slices.Concat(d.Decls, HostProbe(c, f), ClientCalibration(c, f))
 	var checks []string
 	type life struct {
 		fw         lang.Framework
@@ -284,6 +284,9 @@ func (d *Declared) declareCells(c *lang.Campaign, f Facts, fw lang.Framework, ca
 				}
 				if c.GPUs != nil {
 					decl.Order = append(decl.Order, HostAddr)
+				}
+				if !c.Smoke {
+					decl.Order = append(decl.Order, ClientAddr)
 				}
 				// Every candidate's flags are checked before the first server
 				// starts (DESIGN 11.2).
