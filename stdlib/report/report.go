@@ -66,7 +66,7 @@ func (v View) winnersTable(b *strings.Builder) {
 		}
 		for _, d := range s.Ranking.Best {
 			for _, c := range s.with(d) {
-				g.Rows = append(g.Rows, []string{markdown.Code(s.Name), concurrency(c.Row.Workload), markdown.Code(c.Framework) + v.label(c), markdown.Code(c.Candidate),
+				g.Rows = append(g.Rows, []string{markdown.Code(s.Name), Concurrency(c.Row.Workload), markdown.Code(c.Framework) + v.label(c), markdown.Code(c.Candidate),
 					c.paper("request_throughput"), c.paper("output_throughput"), c.paper("ttft/send:p50"), c.paper("tpot/excl-first:p50"), gap(s.Ranking.Gap)})
 			}
 		}
@@ -111,7 +111,7 @@ func (v View) scenario(b *strings.Builder, s Scenario) {
 	g.Right = len(ids)
 	g.Head = append(g.Head, "Requests ok", "Measured (UTC)", "Row")
 	for _, c := range s.Ordered(v.SLA) {
-		cells := []string{concurrency(c.Row.Workload), rank(s.Rank(c.Digest)), markdown.Code(c.Framework), markdown.Code(c.Candidate), v.status(c), v.sla(c)}
+		cells := []string{Concurrency(c.Row.Workload), rank(s.Rank(c.Digest)), markdown.Code(c.Framework), markdown.Code(c.Candidate), v.status(c), v.sla(c)}
 		for _, id := range ids {
 			cells = append(cells, c.paper(id))
 		}
@@ -127,7 +127,7 @@ func (v View) scenario(b *strings.Builder, s Scenario) {
 	}
 	g.Write(b)
 	for _, c := range s.Ranking.Cells {
-		fmt.Fprintf(b, "Concurrency %s: the target's gap is %s.%s\n", concurrency(c.Workload), gapNumber(c.Gap), s.caveats(c))
+		fmt.Fprintf(b, "Concurrency %s: the target's gap is %s.%s\n", Concurrency(c.Workload), gapNumber(c.Gap), s.caveats(c))
 	}
 	if s.Ranking.Cells != nil {
 		b.WriteByte('\n')
@@ -198,7 +198,7 @@ func (v View) failedRequests(b *strings.Builder) {
 				if i == 0 {
 					examples = strings.Join(c.Row.Requests.Examples, "\n")
 				}
-				g.Rows = append(g.Rows, []string{markdown.Code(c.Framework), markdown.Code(c.Candidate), markdown.Text(s.Name), concurrency(c.Row.Workload), markdown.Code(string(class)),
+				g.Rows = append(g.Rows, []string{markdown.Code(c.Framework), markdown.Code(c.Candidate), markdown.Text(s.Name), Concurrency(c.Row.Workload), markdown.Code(string(class)),
 					strconv.Itoa(c.Row.Requests.Failures[class]), strconv.Itoa(c.Row.Workload.NumPrompts), markdown.Text(row.Meaning), markdown.Text(examples)})
 			}
 		}
@@ -230,7 +230,7 @@ func (v View) warnings(b *strings.Builder) {
 	for _, s := range v.Scenarios {
 		for _, c := range s.Cells {
 			for _, w := range c.Row.Warnings {
-				g.Rows = append(g.Rows, []string{markdown.Code(c.Framework), markdown.Code(c.Candidate), markdown.Text(s.Name), concurrency(c.Row.Workload), markdown.Text(w)})
+				g.Rows = append(g.Rows, []string{markdown.Code(c.Framework), markdown.Code(c.Candidate), markdown.Text(s.Name), Concurrency(c.Row.Workload), markdown.Text(w)})
 			}
 		}
 	}

@@ -44,7 +44,7 @@ func (v View) bestByFramework(b *strings.Builder) {
 				none = append(none, markdown.Code(s.Name))
 			}
 			for _, c := range v.cellsOf(s, side.Name, best) {
-				g.Rows = append(g.Rows, []string{markdown.Text(s.Name), concurrency(c.Row.Workload), markdown.Code(c.Candidate), v.status(c), v.sla(c),
+				g.Rows = append(g.Rows, []string{markdown.Text(s.Name), Concurrency(c.Row.Workload), markdown.Code(c.Candidate), v.status(c), v.sla(c),
 					c.paper("request_throughput"), c.paper("output_throughput"), c.paper("total_throughput"), c.paper("ttft/send:p50"), c.paper("tpot/excl-first:p50"),
 					c.paper("success_rate"), optional(c.AcceptLength()), missing, optional(c.CacheHit()), c.gpus(),
 					markdown.Code(Quote(c.Row.Server.Command)), c.Artifacts.markdown()})
@@ -74,7 +74,7 @@ func (v View) crossFramework(b *strings.Builder) {
 					continue
 				}
 				for _, c := range s.with(p.Row) {
-					g.Rows = append(g.Rows, []string{markdown.Text(s.Name), concurrency(c.Row.Workload), strconv.Itoa(p.Rank), markdown.Code(c.Framework), markdown.Code(c.Candidate), v.sla(c),
+					g.Rows = append(g.Rows, []string{markdown.Text(s.Name), Concurrency(c.Row.Workload), strconv.Itoa(p.Rank), markdown.Code(c.Framework), markdown.Code(c.Candidate), v.sla(c),
 						c.paper("request_throughput"), c.paper("output_throughput"), c.paper("ttft/send:p50"), c.paper("tpot/excl-first:p50"),
 						optional(c.AcceptLength()), missing, optional(c.CacheHit()), c.gpus(), markdown.Code(Quote(c.Row.Server.Command))})
 				}
@@ -98,7 +98,7 @@ func (v View) failing(b *strings.Builder) {
 			if verdict.Passed {
 				continue
 			}
-			g.Rows = append(g.Rows, []string{markdown.Code(c.Framework), markdown.Code(c.Candidate), markdown.Text(s.Name), concurrency(c.Row.Workload),
+			g.Rows = append(g.Rows, []string{markdown.Code(c.Framework), markdown.Code(c.Candidate), markdown.Text(s.Name), Concurrency(c.Row.Workload),
 				v.status(c), "fail", markdown.Text(strings.Join(verdict.Reasons, "; "))})
 		}
 	}
@@ -207,7 +207,7 @@ func (v View) WinningCommands() []byte {
 				b.WriteString("No candidate passes the SLA.\n\n")
 			}
 			for _, c := range best {
-				fmt.Fprintf(&b, "Candidate %s, concurrency %s, row `%s`%s.\n\n", markdown.Code(c.Candidate), concurrency(c.Row.Workload), c.Digest.Short(), v.label(c))
+				fmt.Fprintf(&b, "Candidate %s, concurrency %s, row `%s`%s.\n\n", markdown.Code(c.Candidate), Concurrency(c.Row.Workload), c.Digest.Short(), v.label(c))
 				v.commands(&b, c)
 			}
 		}
@@ -317,7 +317,7 @@ func (v View) scenarios(b *strings.Builder) {
 	for _, s := range v.Scenarios {
 		var digests []string
 		for _, c := range s.Ranking.Cells {
-			digests = append(digests, concurrency(c.Workload)+": "+markdown.Code(c.Workload.Dataset))
+			digests = append(digests, Concurrency(c.Workload)+": "+markdown.Code(c.Workload.Dataset))
 		}
 		sets := missing
 		if digests != nil {

@@ -236,8 +236,8 @@ func (s Scenario) Ordered(sla winners.SLA) []Cell {
 	return out
 }
 
-// concurrency names a cell of a scenario.
-func concurrency(w result.Workload) string {
+// Concurrency names a cell of a scenario.
+func Concurrency(w result.Workload) string {
 	s := "unlimited"
 	if w.Concurrency != nil {
 		s = strconv.Itoa(*w.Concurrency)
