@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,6 +14,7 @@ import (
 	"github.com/sotabuild/sotabuild/engine/plan"
 	"github.com/sotabuild/sotabuild/engine/plan/markdown"
 	"github.com/sotabuild/sotabuild/engine/sched/budget"
+	"github.com/sotabuild/sotabuild/stdlib/campaign"
 )
 
 // planOptions are the flags that plan and apply share.
@@ -175,8 +177,15 @@ func (a *app) showPlan(w io.Writer, s *session, p *plan.Plan, all bool) error {
 		}
 		fmt.Fprintln(w, forecast(i+1, o))
 	}
-	if len(s.Unasked) > 0 {
-		fmt.Fprintf(w, "The help of %d programs is not known yet: apply asks for it first and checks every flag before the first server starts.\n", len(s.Unasked))
+	helps := slices.DeleteFunc(slices.Clone(s.Unasked), func(addr string) bool { return addr == campaign.HostAddr || addr == campaign.ClientAddr })
+	if len(helps) > 0 {
+		fmt.Fprintf(w, "The help of %d programs is not known yet: apply asks for it first and checks every flag before the first server starts.\n", len(helps))
+	}
+	if slices.Contains(s.Unasked, campaign.ClientAddr) {
+		fmt.Fprintln(w, "The client was not calibrated on this machine within a week: apply does so first, in some ten seconds.")
+	}
+	if slices.Contains(s.Unasked, campaign.HostAddr) {
+		fmt.Fprintln(w, "The GPUs were not looked at within a day: apply does so first, and stops where a field is out of range.")
 	}
 	return nil
 }
