@@ -45,6 +45,10 @@ func TestEachFieldOfEachSpec(t *testing.T) {
 	c := sample.Load(t, strings.Replace(sample.Text, `flags   = { kernel = "naive"`, `env = { A = "1" }`+"\n"+`  flags   = { kernel = "naive"`, 1))
 	f := facts(c)
 	d := Declare(c, f)
+	d.Decls = append(d.Decls, // what a flow check without GPUs and hub does not declare
+		compile.Decl{Kind: HostKind, Spec: HostSpec{Cards: []string{"GPU-1", "GPU-2"}}},
+		compile.Decl{Kind: ClientKind, Spec: ClientSpec{}},
+		compile.Decl{Kind: weightsKind, Spec: WeightsSpec{Model: "m", Revision: "r"}})
 	seen, changes := map[string]bool{}, 0
 	for _, decl := range d.Decls {
 		if decl.Kind == BenchKind && len(decl.Spec.(BenchSpec).Env) == 0 {
