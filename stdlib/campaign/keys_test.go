@@ -49,10 +49,6 @@ func TestEachFieldOfEachSpec(t *testing.T) {
 	f := facts(c)
 	f.Cards = []string{"GPU-1c"}
 	d := Declare(c, f)
-	d.Decls = append(d.Decls, // what a flow check without GPUs and hub does not declare
-		compile.Decl{Kind: HostKind, Spec: HostSpec{Cards: []string{"GPU-1", "GPU-2"}}},
-		compile.Decl{Kind: ClientKind, Spec: ClientSpec{}},
-		compile.Decl{Kind: weightsKind, Spec: WeightsSpec{Model: "m", Revision: "r"}})
 	seen, changes := map[string]bool{}, 0
 	for _, decl := range d.Decls {
 		if decl.Kind == BenchKind && len(decl.Spec.(BenchSpec).Env) == 0 {
