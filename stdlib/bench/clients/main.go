@@ -42,6 +42,9 @@ var loads = []load{{20, 50}, {100, 50}, {200, 50}, {400, 50}, {800, 50}, {1000, 
 // writing.
 const onTime = time.Millisecond
 
+// steady is the same for 99 of 100 events.
+const steady = 10 * time.Millisecond
+
 // verdict is what a client says of itself.
 type verdict struct {
 	Events int     `json:"events"`
@@ -89,7 +92,7 @@ func compare(w io.Writer, seconds float64, only string) error {
 	}
 	fmt.Fprintf(w, "%s, %d CPUs; a client has one\n", processor(), runtime.NumCPU())
 	fmt.Fprintf(w, "%-16s %8s %10s %10s %12s %10s %10s\n", "client", "streams", "events/s", "µs/event", "events/core", "p50 ms", "p99 ms")
-	kept, cost := map[string]int{}, map[string][]float64{} // by client: the highest load on time; CPU time by load
+	half, most, cost := map[string]int{}, map[string]int{}, map[string][]float64{} // by client: the highest loads on time; CPU time by load
 	for _, l := range loads {
 		for _, c := range clients(self) {
 			if only != "" && !slices.Contains(strings.Split(only, ","), c[0]) {
@@ -103,7 +106,10 @@ func compare(w io.Writer, seconds float64, only string) error {
 			per := v.CPU / float64(v.Events)
 			cost[c[0]] = append(cost[c[0]], per)
 			if v.P50 < onTime.Seconds() {
-				kept[c[0]] = max(kept[c[0]], l.streams*l.perSecond)
+				half[c[0]] = max(half[c[0]], l.streams*l.perSecond)
+			}
+			if v.P99 < steady.Seconds() {
+				most[c[0]] = max(most[c[0]], l.streams*l.perSecond)
 			}
 			fmt.Fprintf(w, "%-16s %8d %10d %10.1f %12.0f %10.3f %10.3f\n", c[0], l.streams, l.streams*l.perSecond, per*1e6, 1/per, v.P50*1e3, v.P99*1e3)
 		}
@@ -112,7 +118,7 @@ func compare(w io.Writer, seconds float64, only string) error {
 		if len(cost[c[0]]) == 0 {
 			continue
 		}
-		fmt.Fprintf(w, "%s reads half of the events within %v up to %d events/s on its core", c[0], onTime, kept[c[0]])
+		fmt.Fprintf(w, "%s reads half of the events within %v up to %d events/s, and 99 %% within %v up to %d events/s, on its core", c[0], onTime, half[c[0]], steady, most[c[0]])
 		if ours, theirs := cost["sotabuild"], cost[c[0]]; c[0] != "sotabuild" && len(ours) == len(loads) && len(theirs) == len(loads) {
 			fmt.Fprintf(w, "; sotabuild reads, load by load,")
 			for i := range loads {
