@@ -48,9 +48,6 @@ func Runnable(c *lang.Campaign) error {
 			no(fw.Range, "framework %q has an image, and no executor of this build runs images; write program = \"…\" with the path of its server", fw.Label)
 		}
 	}
-	if c.Judge.Accuracy != nil {
-		no(lang.Range{}, "accuracy: this build has no scorer yet; leave the block out")
-	}
 	if c.Run.Loop != nil {
 		no(c.Run.Loop.Range, "loop %q: this build has no loop runner yet; leave the block out to benchmark", c.Run.Loop.Type)
 	}

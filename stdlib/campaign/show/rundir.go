@@ -12,7 +12,6 @@ import (
 
 	"github.com/sotabuild/sotabuild/engine/cache"
 	"github.com/sotabuild/sotabuild/engine/key"
-	"github.com/sotabuild/sotabuild/stdlib/campaign"
 	"github.com/sotabuild/sotabuild/stdlib/campaign/prepare"
 	"github.com/sotabuild/sotabuild/stdlib/report"
 	"github.com/sotabuild/sotabuild/stdlib/report/rundir"
@@ -44,7 +43,7 @@ func WriteRun(v report.View, p *prepare.Prepared, r cache.Reader, tasks string, 
 			}
 		}
 	}
-	j := joiner{p: p, r: r, now: now}
+	j := newJoiner(p, r, now)
 	if err := j.artefacts(v, tasks, files); err != nil {
 		return "", err
 	}
@@ -79,11 +78,17 @@ func (j *joiner) artefacts(v report.View, tasks string, files map[string][]byte)
 	return nil
 }
 
-// measured are the records of all cells by the digest of their row.
+// measured are the records of all cells by the digest of the row that counts.
 func (j *joiner) measured() map[string]*cache.Record {
 	out := map[string]*cache.Record{}
-	for _, rec := range j.r.Kind(campaign.BenchKind.Name) {
-		out[rec.Output("row").String()] = rec
+	for _, c := range j.p.Declared.Cells {
+		if c.Skip != "" {
+			continue
+		}
+		rec, counts := j.record(c.Addr), j.record(c.Row)
+		if rec != nil && counts != nil {
+			out[counts.Output("row").String()] = rec
+		}
 	}
 	return out
 }
