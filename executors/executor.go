@@ -41,7 +41,10 @@ type Task struct {
 	// the task writes appears. The process sees it as its working directory.
 	Dir string
 	// Process is what to start: Args[0] is an absolute path inside the task's
-	// root. Env is complete; nothing of the host's environment is added.
+	// root. No Args is the supervisor, `SELF runner spec.json`; an executor
+	// with a root of its own makes SELF appear in it. Env is complete; nothing
+	// of the host's environment is added, and what a place cannot keep out
+	// stands in docs/executors.md. Terminal is refused.
 	Process specs.Process
 	// Mounts are further host paths, by absolute source. An executor without a
 	// root of its own (local) requires source and destination to be equal.
@@ -135,7 +138,8 @@ type Executor interface {
 	Check(Task) error
 	// Start starts the task once. Called again with the same id it returns the
 	// handle of the first start, also from another process, also when the task
-	// has ended. It returns as soon as the task is handed over.
+	// has ended or was reaped. It returns as soon as the task is handed over.
+	// A program that is missing, or an image without it, is an outcome.
 	Start(context.Context, Task) (Handle, error)
 	// Wait blocks until the task has ended or ctx is done. Ending ctx does not
 	// stop the task. It may be called many times.

@@ -3,6 +3,8 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/sotabuild/sotabuild/executors/oci"
+	"github.com/sotabuild/sotabuild/executors/slurm/job"
 	"github.com/sotabuild/sotabuild/executors/supervisor"
 	"github.com/sotabuild/sotabuild/stdlib/bench/observe"
 	"github.com/sotabuild/sotabuild/stdlib/probe"
@@ -15,6 +17,27 @@ func runnerCommand(*app) *cobra.Command {
 	return &cobra.Command{
 		Use: "runner SPEC", Short: "Supervise one task", Hidden: true, Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error { return done(code(supervisor.Main(args[0]))) },
+	}
+}
+
+func slurmJobCommand(*app) *cobra.Command {
+	return &cobra.Command{
+		Use: "slurm-job FOLDER", Short: "Run one task in a Slurm job", Hidden: true, Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error { return done(code(job.Main(args[0]))) },
+	}
+}
+
+func ociWatchCommand(*app) *cobra.Command {
+	return &cobra.Command{
+		Use: oci.WatchCommand + " DIR", Short: "Watch the container of one task", Hidden: true, Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error { return done(code(oci.Watch(args[0]))) },
+	}
+}
+
+func ociEnterCommand(*app) *cobra.Command {
+	return &cobra.Command{
+		Use: oci.EnterCommand, Short: "Execute a program in a container", Hidden: true, DisableFlagParsing: true,
+		RunE: func(_ *cobra.Command, args []string) error { return done(code(oci.Enter(args))) },
 	}
 }
 

@@ -8,7 +8,7 @@
 // write end only this process has: it ends with us (DESIGN 11.4).
 //
 // Only what a task itself started is ever ended: the runner by pid, start time
-// and boot; what it left by the list and the control group that it wrote down,
+// and boot; what it left by its control group, by the list that it wrote down,
 // and by the mark in the environment (executors.EnvTask). Nothing is found by
 // its name.
 //
@@ -41,6 +41,7 @@ import (
 // Executor implements executors.Executor. Its lifelines end with it: a process
 // keeps one Executor as long as it wants its tasks to live.
 type Executor struct {
+	name  string
 	self  string
 	roots []string
 	mu    sync.Mutex // guards tasks
@@ -59,12 +60,17 @@ var _ executors.Executor = (*Executor)(nil)
 // New returns an executor. self is the path of the sotabuild program: a task
 // whose Process has no Args is `self runner spec.json`. Roots are folders that
 // List looks into; each holds task folders.
-func New(self string, roots ...string) *Executor {
-	return &Executor{self: self, roots: roots, tasks: map[executors.TaskID]*started{}}
+func New(self string, roots ...string) *Executor { return Named("local", self, roots...) }
+
+// Named returns an executor that bears another name, for one that is built on
+// this one. Its notes are in Dir/.NAME, so that tasks of both can lie in the
+// same folders.
+func Named(name, self string, roots ...string) *Executor {
+	return &Executor{name: name, self: self, roots: roots, tasks: map[executors.TaskID]*started{}}
 }
 
-// Name is "local".
-func (e *Executor) Name() string { return "local" }
+// Name is "local", or what Named was told.
+func (e *Executor) Name() string { return e.name }
 
 // Check says why a task cannot run here.
 func (e *Executor) Check(t executors.Task) error {
@@ -170,7 +176,7 @@ func (e *Executor) Start(ctx context.Context, t executors.Task) (executors.Handl
 	if err != nil {
 		return executors.Handle{}, err
 	}
-	r := ref{boot: boot, dir: t.Dir}
+	r := ref{note: e.name, boot: boot, dir: t.Dir}
 	err = r.update(ctx, func(s *state) error {
 		switch {
 		case s.Task != "" && s.Task != t.ID:
@@ -181,13 +187,22 @@ func (e *Executor) Start(ctx context.Context, t executors.Task) (executors.Handl
 			return recoverStart(r, s)
 		}
 		*s = state{Task: t.ID, Labels: t.Labels, Started: time.Now().UTC(), Deadline: t.Deadline, Grace: t.StopGrace}
+		group, err := proc.MakeCgroup(executors.CgroupName(t.ID))
+		if err == nil {
+			s.Cgroup = group.Path()
+		} else {
+			group = nil // the host does not let us; the supervisor's list must do
+		}
 		// The intent comes to the disk before the process does: a crash in
 		// between never leads to a second start.
 		if err := r.write(*s); err != nil {
 			return err
 		}
-		id, err := e.spawn(t)
+		id, err := e.spawn(t, group)
 		if err != nil {
+			if group != nil {
+				err = errors.Join(err, group.Remove())
+			}
 			s.Outcome = &executors.Outcome{Reason: executors.NotStarted, Detail: err.Error(), Started: s.Started, Ended: time.Now().UTC()}
 		}
 		r.id = id
@@ -197,7 +212,7 @@ func (e *Executor) Start(ctx context.Context, t executors.Task) (executors.Handl
 	if err != nil {
 		return executors.Handle{}, err
 	}
-	return handle(t.Dir)
+	return e.handle(t.Dir)
 }
 
 // recoverStart completes a start that broke between intent and process id: the
@@ -215,8 +230,8 @@ func recoverStart(r ref, s *state) error {
 	return nil
 }
 
-// spawn executes the task's program.
-func (e *Executor) spawn(t executors.Task) (proc.ID, error) {
+// spawn executes the task's program, in the group if there is one.
+func (e *Executor) spawn(t executors.Task, group *proc.Cgroup) (proc.ID, error) {
 	if err := os.MkdirAll(filepath.Join(t.Dir, "logs"), 0o700); err != nil {
 		return proc.ID{}, err
 	}
@@ -237,6 +252,14 @@ func (e *Executor) spawn(t executors.Task) (proc.ID, error) {
 		Stdout: out, Stderr: out, ExtraFiles: []*os.File{read},
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 	}
+	if group != nil {
+		folder, err := group.Open()
+		if err != nil {
+			return proc.ID{}, errors.Join(err, write.Close())
+		}
+		defer folder.Close()
+		cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(folder.Fd())
+	}
 	if err := cmd.Start(); err != nil {
 		return proc.ID{}, errors.Join(err, write.Close())
 	}
@@ -252,7 +275,7 @@ func (e *Executor) spawn(t executors.Task) (proc.ID, error) {
 
 // Wait blocks until the task has ended; then nothing of it is left.
 func (e *Executor) Wait(ctx context.Context, h executors.Handle) (executors.Outcome, error) {
-	r, s, err := open(h)
+	r, s, err := e.open(h)
 	if err != nil {
 		return executors.Outcome{}, err
 	}
@@ -277,7 +300,7 @@ func (e *Executor) Wait(ctx context.Context, h executors.Handle) (executors.Outc
 
 // Logs copies logs/runner.out until the task has ended.
 func (e *Executor) Logs(ctx context.Context, h executors.Handle, w io.Writer) error {
-	r, _, err := open(h)
+	r, _, err := e.open(h)
 	if err != nil {
 		return err
 	}
@@ -317,7 +340,7 @@ func (e *Executor) Stop(ctx context.Context, h executors.Handle, grace time.Dura
 }
 
 func (e *Executor) end(ctx context.Context, h executors.Handle, why executors.Reason, grace time.Duration) error {
-	r, _, err := open(h)
+	r, _, err := e.open(h)
 	if err != nil {
 		return err
 	}
@@ -360,7 +383,7 @@ func (e *Executor) end(ctx context.Context, h executors.Handle, why executors.Re
 // Reap ends what is left of the task and forgets it: List no longer shows it.
 // Its folder remembers that it ran, so that it never starts again.
 func (e *Executor) Reap(ctx context.Context, h executors.Handle) error {
-	r, s, err := open(h)
+	r, s, err := e.open(h)
 	if err != nil {
 		return err
 	}

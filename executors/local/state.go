@@ -2,7 +2,6 @@ package local
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -15,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sotabuild/sotabuild/executors"
+	"github.com/sotabuild/sotabuild/executors/ledger"
 	"github.com/sotabuild/sotabuild/executors/proc"
 	"github.com/sotabuild/sotabuild/executors/runner"
 )
@@ -31,11 +31,15 @@ type state struct {
 	Asked    executors.Reason   `json:"asked,omitempty"` // why we ended it
 	Outcome  *executors.Outcome `json:"outcome,omitempty"`
 	Reaped   bool               `json:"reaped,omitempty"`
+	// Cgroup is the control group that the task was started in, where this
+	// host lets us make one. Its supervisor's own is inside it.
+	Cgroup string `json:"cgroup,omitempty"`
 }
 
 // ref is a Handle's Ref: PID:START:BOOT:DIR. Pid 0 is a task whose process
 // never was, or was never seen.
 type ref struct {
+	note string // the executor's name
 	id   proc.ID
 	boot string
 	dir  string
@@ -66,11 +70,12 @@ func parse(text string) (ref, error) {
 
 // open finds a handle's task. It fails when the folder knows another task, or
 // none: a handle never reaches a stranger.
-func open(h executors.Handle) (ref, state, error) {
+func (e *Executor) open(h executors.Handle) (ref, state, error) {
 	r, err := parse(h.Ref)
 	if err != nil {
 		return ref{}, state{}, err
 	}
+	r.note = e.name
 	s, err := r.read()
 	if err == nil && s.Task != h.Task {
 		err = fmt.Errorf("finding task %s: the folder %s knows task %q", h.Task, r.dir, s.Task)
@@ -79,85 +84,38 @@ func open(h executors.Handle) (ref, state, error) {
 }
 
 // handle returns the handle of the task of a folder.
-func handle(dir string) (executors.Handle, error) {
-	s, err := ref{dir: dir}.read()
-	return executors.Handle{Executor: "local", Task: s.Task, Ref: s.Ref}, err
+func (e *Executor) handle(dir string) (executors.Handle, error) {
+	s, err := ref{note: e.name, dir: dir}.read()
+	return executors.Handle{Executor: e.name, Task: s.Task, Ref: s.Ref}, err
 }
 
-func (r ref) path() string { return filepath.Join(r.dir, ".local", "task.json") }
+// Find returns the handle of the task that was started in a folder; ok is false
+// where none was, or where a start is not complete.
+func (e *Executor) Find(dir string) (h executors.Handle, ok bool, err error) {
+	h, err = e.handle(dir)
+	return h, err == nil && h.Ref != "", err
+}
+
+// Folder returns a task's folder.
+func (e *Executor) Folder(h executors.Handle) (string, error) {
+	r, _, err := e.open(h)
+	return r.dir, err
+}
+
+func (r ref) path() string { return filepath.Join(r.dir, "."+r.note, "task.json") }
 
 func outPath(dir string) string { return filepath.Join(dir, "logs", "runner.out") }
 
 func mark(id executors.TaskID) string { return executors.EnvTask + "=" + string(id) }
 
 // read returns what is known; the zero state where nothing is.
-func (r ref) read() (state, error) {
-	var s state
-	text, err := os.ReadFile(r.path())
-	if errors.Is(err, os.ErrNotExist) {
-		return s, nil
-	}
-	if err == nil {
-		err = json.Unmarshal(text, &s)
-	}
-	if err != nil {
-		return state{}, fmt.Errorf("reading the task's state in %s: %w", r.dir, err)
-	}
-	return s, nil
-}
+func (r ref) read() (state, error) { return ledger.Read[state](r.path()) }
 
-func (r ref) write(s state) error {
-	text, err := json.Marshal(s)
-	if err != nil {
-		return err
-	}
-	file, err := os.CreateTemp(filepath.Dir(r.path()), ".task-*")
-	if err != nil {
-		return fmt.Errorf("writing the task's state: %w", err)
-	}
-	_, err = file.Write(text)
-	err = errors.Join(err, file.Sync(), file.Close())
-	if err == nil {
-		err = os.Rename(file.Name(), r.path())
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("writing the task's state: %w", err), os.Remove(file.Name()))
-	}
-	return nil
-}
+func (r ref) write(s state) error { return ledger.Write(r.path(), s) }
 
-// update changes the state under the lock, which ends with its process.
+// update changes the state under its lock.
 func (r ref) update(ctx context.Context, change func(*state) error) error {
-	if err := os.MkdirAll(filepath.Dir(r.path()), 0o700); err != nil {
-		return fmt.Errorf("making the task's state: %w", err)
-	}
-	lock, err := os.OpenFile(filepath.Join(filepath.Dir(r.path()), "lock"), os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return fmt.Errorf("locking the task's state: %w", err)
-	}
-	defer lock.Close()
-	for {
-		err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			break
-		}
-		if err != unix.EWOULDBLOCK && err != unix.EINTR {
-			return fmt.Errorf("locking the task's state: %w", err)
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("locking the task's state: %w", ctx.Err())
-		case <-time.After(5 * time.Millisecond):
-		}
-	}
-	s, err := r.read()
-	if err != nil {
-		return err
-	}
-	if err := change(&s); err != nil {
-		return err
-	}
-	return r.write(s)
+	return ledger.Update(ctx, r.path(), change)
 }
 
 // List finds the tasks with this run label that were not reaped, by folder.
@@ -175,11 +133,14 @@ func (e *Executor) List(ctx context.Context, run string) ([]executors.Handle, er
 			return nil, fmt.Errorf("listing tasks: %w", err)
 		}
 		for _, entry := range entries {
+			if !entry.IsDir() {
+				continue
+			}
 			dir, err := filepath.Abs(filepath.Join(root, entry.Name()))
 			if err != nil {
 				return nil, fmt.Errorf("listing tasks: %w", err)
 			}
-			h, ok, err := listed(ctx, dir, run)
+			h, ok, err := e.listed(ctx, dir, run)
 			if err != nil {
 				return nil, err
 			}
@@ -193,8 +154,8 @@ func (e *Executor) List(ctx context.Context, run string) ([]executors.Handle, er
 
 // listed returns the handle of a folder's task, if it is to be listed. A start
 // that broke is completed first: what it may have started has to be found.
-func listed(ctx context.Context, dir, run string) (executors.Handle, bool, error) {
-	s, err := ref{dir: dir}.read()
+func (e *Executor) listed(ctx context.Context, dir, run string) (executors.Handle, bool, error) {
+	s, err := ref{note: e.name, dir: dir}.read()
 	if err != nil || s.Task == "" || s.Reaped || s.Labels[executors.LabelRun] != run {
 		return executors.Handle{}, false, err
 	}
@@ -203,7 +164,7 @@ func listed(ctx context.Context, dir, run string) (executors.Handle, bool, error
 		if err != nil {
 			return executors.Handle{}, false, err
 		}
-		r := ref{boot: boot, dir: dir}
+		r := ref{note: e.name, boot: boot, dir: dir}
 		err = r.update(ctx, func(s *state) error {
 			if s.Ref != "" {
 				return nil
@@ -214,7 +175,7 @@ func listed(ctx context.Context, dir, run string) (executors.Handle, bool, error
 			return executors.Handle{}, false, err
 		}
 	}
-	h, err := handle(dir)
+	h, err := e.handle(dir)
 	return h, err == nil, err
 }
 
@@ -222,7 +183,7 @@ func listed(ctx context.Context, dir, run string) (executors.Handle, bool, error
 // outcome, which stays the same from then on. tree is what was seen below its
 // supervisor before it was killed.
 func (e *Executor) collect(ctx context.Context, h executors.Handle, tree []proc.Process) (executors.Outcome, error) {
-	r, s, err := open(h)
+	r, s, err := e.open(h)
 	if err != nil || s.Outcome != nil && len(tree) == 0 {
 		return outcome(s), err
 	}
@@ -236,7 +197,7 @@ func (e *Executor) collect(ctx context.Context, h executors.Handle, tree []proc.
 	} else if _, err := runner.ReadExit(r.dir); err == nil {
 		found.Reason, found.Detail = executors.Exited, "seen by its exit.json"
 	}
-	if err := sweep(ctx, h.Task, r, tree); err != nil {
+	if err := sweep(ctx, h.Task, r, s.Cgroup, tree); err != nil {
 		return executors.Outcome{}, err
 	}
 	err = r.update(ctx, func(now *state) error {
@@ -280,19 +241,27 @@ func (s *started) wait(found executors.Outcome) executors.Outcome {
 // sweepPatience bounds the end of what a supervisor left behind (DESIGN 11.4).
 const sweepPatience = 5 * time.Second
 
-// sweep ends everything that a task whose supervisor is dead has left.
-func sweep(ctx context.Context, task executors.TaskID, r ref, seen []proc.Process) error {
+// sweep ends everything that a task whose supervisor is dead has left. outer is
+// the control group that it was started in; "" is none.
+func sweep(ctx context.Context, task executors.TaskID, r ref, outer string, seen []proc.Process) error {
 	tree, err := runner.ReadTree(r.dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	var group *proc.Cgroup
 	if boot, err := proc.BootID(); err != nil || tree.Boot != boot {
 		tree = runner.Tree{}
 	}
-	if tree.Cgroup != "" {
-		if group, err = proc.FindCgroup(tree.Cgroup, executors.CgroupName(task)); err != nil {
+	var groups []*proc.Cgroup // the inner one first
+	for _, path := range []string{tree.Cgroup, outer} {
+		if path == "" {
+			continue
+		}
+		group, err := proc.FindCgroup(path, executors.CgroupName(task))
+		if err != nil {
 			return err
+		}
+		if group != nil {
+			groups = append(groups, group)
 		}
 	}
 	known := tree.Processes
@@ -304,14 +273,15 @@ func sweep(ctx context.Context, task executors.TaskID, r ref, seen []proc.Proces
 		if err != nil {
 			return err
 		}
-		if len(left) == 0 && (group == nil || group.Empty()) {
+		full := slices.DeleteFunc(slices.Clone(groups), (*proc.Cgroup).Empty)
+		if len(left)+len(full) == 0 {
 			break
 		}
 		if time.Now().After(late) {
 			return fmt.Errorf("ending task %s: %d processes would not go within %s: %v", task, len(left), sweepPatience, left)
 		}
-		if group != nil {
-			err = group.Kill()
+		for _, group := range full {
+			err = errors.Join(err, group.Kill())
 		}
 		for _, p := range left {
 			err = errors.Join(err, p.Signal(unix.SIGKILL))
@@ -325,7 +295,7 @@ func sweep(ctx context.Context, task executors.TaskID, r ref, seen []proc.Proces
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
-	if group != nil {
+	for _, group := range groups {
 		if err := group.Remove(); err != nil {
 			return err
 		}
@@ -344,9 +314,11 @@ func remains(task executors.TaskID, supervisor proc.ID, known []proc.ID) ([]proc
 	if err != nil {
 		return nil, err
 	}
-	roots := slices.DeleteFunc(proc.Marked(all, mark(task)), func(p proc.Process) bool {
+	// Most processes are older: their environments need not be read.
+	younger := slices.DeleteFunc(slices.Clone(all), func(p proc.Process) bool {
 		return p.Pid == os.Getpid() || p.Start < supervisor.Start
 	})
+	roots := proc.Marked(younger, mark(task))
 	for _, p := range all {
 		if slices.Contains(known, p.ID) && !slices.Contains(roots, p) {
 			roots = append(roots, p)

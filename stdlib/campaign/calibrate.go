@@ -25,8 +25,7 @@ const ClientAddr = "calibrate.client"
 // ClientSpec is what is calibrated: this client, whose form is the kind's
 // version.
 type ClientSpec struct {
-	Image string `key:"-"`
-	Host  Host   `key:"-"`
+	Host Host `key:"-"`
 }
 
 // ClientKind is measured: what this machine's client could stamp.
@@ -55,7 +54,7 @@ func ClientCalibration(c *lang.Campaign, f Facts) []compile.Decl {
 	target := frameworks[0]
 	return []compile.Decl{{
 		Addr: ClientAddr, Kind: ClientKind, Block: block(target),
-		Spec:      ClientSpec{Image: imageOf(f.Software[target.Label]), Host: hostOf(c, f, target)},
+		Spec:      ClientSpec{Host: hostOf(c, f, target)},
 		Resources: compile.Resources{Quiet: true}, Timeout: clientTimeout,
 	}}
 }
@@ -66,7 +65,7 @@ func clientTask(jobs []compile.Job, dir string) (executors.Task, error) {
 		ID: sched.StepID(jobs[0].Key), Argv: []string{s.Host.Self, "bench", "calibrate", "--step", clientStep.String(), "--out", "{step}/" + clientResult},
 		Env: Environment(nil), Deadline: clientTimeout, Outputs: []string{clientResult},
 	}}}
-	return NewTask(spec, dir, s.Host, s.Image)
+	return NewTask(spec, dir, s.Host)
 }
 
 func collectClient(_ compile.Job, step compile.StepResult) compile.Result {

@@ -1,0 +1,99 @@
+// Package ledger keeps what an executor knows of a task, as one JSON file in
+// the task's folder. A file is changed under a lock that ends with its process,
+// and replaced by rename, so that two engines that start one task at once do it
+// one after the other, and a crash leaves the old or the new content.
+//
+// It does not know what is written down.
+package ledger
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Read returns what the file says; the zero value where there is no file.
+func Read[T any](path string) (T, error) {
+	var v T
+	text, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return v, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &v)
+	}
+	if err != nil {
+		var zero T
+		return zero, fmt.Errorf("reading the task's state in %s: %w", path, err)
+	}
+	return v, nil
+}
+
+// Write replaces the file. When it returns nil the content is on the disk. It
+// takes no lock: Update's change calls it for what must be durable before the
+// change goes on.
+func Write[T any](path string, v T) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encoding the task's state: %w", err)
+	}
+	file, err := os.CreateTemp(filepath.Dir(path), ".task-*")
+	if err != nil {
+		return fmt.Errorf("writing the task's state: %w", err)
+	}
+	_, err = file.Write(text)
+	err = errors.Join(err, file.Sync(), file.Close())
+	if err == nil {
+		err = os.Rename(file.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("writing the task's state: %w", err), os.Remove(file.Name()))
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return fmt.Errorf("writing the task's state: %w", err)
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// Update reads the file, lets change it, and writes it, under the lock beside
+// it, which it waits for until ctx is done. The folder is made where it is
+// missing. An error of change is returned as it is, and nothing is written.
+func Update[T any](ctx context.Context, path string, change func(*T) error) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return fmt.Errorf("making the task's state: %w", err)
+	}
+	lock, err := os.OpenFile(filepath.Join(filepath.Dir(path), "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return fmt.Errorf("locking the task's state: %w", err)
+	}
+	defer lock.Close()
+	for {
+		err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			break
+		}
+		if err != unix.EWOULDBLOCK && err != unix.EINTR {
+			return fmt.Errorf("locking the task's state: %w", err)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("locking the task's state: %w", ctx.Err())
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	v, err := Read[T](path)
+	if err != nil {
+		return err
+	}
+	if err := change(&v); err != nil {
+		return err
+	}
+	return Write(path, v)
+}
