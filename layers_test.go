@@ -65,6 +65,7 @@ var mayImport = map[string][]string{
 	"stdlib/winners":    {"engine/key", "stdlib/result"},
 	"stdlib/report":     {"engine/key", "stdlib/result", "stdlib/winners"},
 	"stdlib/draft":      {"lang"},
+	"stdlib/doctor":     {},
 	"stdlib/repeat":     {"engine/*"},
 
 	// Tests of these rooms load recorded traces by stdlib/trace/internal.
@@ -134,7 +135,7 @@ var onlyIn = map[string][]string{
 	"github.com/opencontainers/runtime-spec":  {"executors", "executors/*", "engine/sched", "stdlib/campaign", "conformance"},
 	"github.com/cespare/xxhash/v2":            {"engine/key", "engine/cache"},
 	"github.com/gofrs/flock":                  {"engine/cache"},
-	"golang.org/x/sys":                        {"conformance", "engine/cache", "engine/key", "executors/*", "stdlib/bench"},
+	"golang.org/x/sys":                        {"conformance", "engine/cache", "engine/key", "executors/*", "stdlib/bench", "stdlib/doctor"},
 	"github.com/google/go-containerregistry":  {"executors/image"},
 	"tags.cncf.io/container-device-interface": {"executors/oci"},
 	"golang.org/x/term":                       {"cmd"},

@@ -51,6 +51,7 @@ type Kind struct {
 	// Images: its tasks run in a container image. The others run programs of
 	// the host.
 	Images bool
+	Help   string // what makes one answer
 	New    func(Setup) (executors.Executor, error)
 	// Answers says why nothing can run now; nil if something can, with what
 	// answers and its version, for people.
