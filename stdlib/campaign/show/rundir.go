@@ -47,6 +47,11 @@ func WriteRun(v report.View, p *prepare.Prepared, r cache.Reader, tasks string, 
 	if err := j.artefacts(v, tasks, files); err != nil {
 		return "", err
 	}
+	lives, err := j.lives(v, tasks)
+	if err != nil {
+		return "", err
+	}
+	files[stateFile] = stateText(lives)
 	_, err = rundir.Write(dir, owner, files)
 	return dir, err
 }
