@@ -2,13 +2,15 @@ package executor
 
 import (
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
 
 // fixtures are the executors under the suite, in the order of the table's
 // columns.
-var fixtures = []Fixture{localFixture}
+var fixtures = []Fixture{localFixture, dockerFixture, dockerCopied}
 
 func TestMain(m *testing.M) { os.Exit(Main(m, fixtures...)) }
 
@@ -34,5 +36,29 @@ func TestTable(t *testing.T) {
 	}
 	if old != want {
 		t.Errorf("the table in %s is not what the fixtures say; SOTABUILD_UPDATE=1 rewrites it. Want\n%s", path, want)
+	}
+}
+
+// absent are the executors that CI does without, each with why.
+var absent = map[string]string{
+	"local": "it is always there",
+}
+
+// TestCIRequires: what CI does not require could be skipped there, and nobody
+// would see it.
+func TestCIRequires(t *testing.T) {
+	ci, err := os.ReadFile("../../.ci/run")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile(`SOTABUILD_REQUIRE=(\S+)`).FindSubmatch(ci)
+	if m == nil {
+		t.Fatal(".ci/run sets no SOTABUILD_REQUIRE")
+	}
+	for _, f := range fixtures {
+		required := slices.Contains(strings.Split(string(m[1]), ","), f.Name)
+		if required == (absent[f.Name] != "") {
+			t.Errorf("%s: .ci/run requires it (%t), or absent says why not (%q): one of both", f.Name, required, absent[f.Name])
+		}
 	}
 }
