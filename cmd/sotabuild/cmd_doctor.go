@@ -92,6 +92,7 @@ func (x examination) checks() []doctor.Check {
 	}
 	return append([]doctor.Check{
 		{Name: "executor", Doc: "which kinds of executors answer", Run: x.executors},
+		{Name: "daemon", Doc: "room where a daemon keeps its images", Run: x.daemons},
 		{Name: "framework", Doc: "where each framework runs, and what it runs there", Run: x.frameworks},
 	}, doctor.Host(need)...)
 }
@@ -139,6 +140,27 @@ func answers(ctx context.Context, k kind.Kind, s kind.Setup, asked bool) doctor.
 		r.State, r.Text, r.Help = doctor.Absent, err.Error(), k.Help
 	}
 	return r
+}
+
+// daemons look at the folders that images fill on this host.
+func (x examination) daemons(ctx context.Context) []doctor.Row {
+	var rows []doctor.Row
+	for _, k := range kind.Kinds {
+		if k.Disk == nil {
+			continue
+		}
+		e := lang.Executor{Type: k.Name}
+		for _, b := range x.blocks() {
+			if b.Type == k.Name {
+				e = b
+			}
+		}
+		dir, err := k.Disk(ctx, x.places.setup(e))
+		if err == nil && dir != "" {
+			rows = append(rows, doctor.Disk(k.Name+" "+dir, dir))
+		}
+	}
+	return rows
 }
 
 // frameworks says where each runs and whether its image is here.

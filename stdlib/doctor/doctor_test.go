@@ -55,7 +55,7 @@ func TestDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{dir, filepath.Join(dir, "not/yet")} {
-		r := disk(path)
+		r := Disk(path, path)
 		if free > 2*lowDisk && r.State != OK || free < noDisk/2 && r.State != Bad || !strings.Contains(r.Text, "free") {
 			t.Errorf("%s: %+v, df says %d free", path, r, free)
 		}

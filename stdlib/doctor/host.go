@@ -37,7 +37,7 @@ const (
 // Host are the checks of the host itself.
 func Host(n Need) []Check {
 	return []Check{
-		{"disk", "room for the store, and for shared memory", func(context.Context) []Row { return []Row{disk(n.Store), shm(n.ShmSize)} }},
+		{"disk", "room for the store, and for shared memory", func(context.Context) []Row { return []Row{Disk(n.Store, n.Store), shm(n.ShmSize)} }},
 		{"files", "open files a process may have", func(context.Context) []Row { return []Row{openFiles(), locked()} }},
 		{"clock", "a clock that is steady and right", func(context.Context) []Row { return []Row{source("/sys"), clock()} }},
 		{"cgroups", "control groups, which hold what a task starts together", func(context.Context) []Row { return []Row{cgroups("/sys/fs/cgroup")} }},
@@ -45,8 +45,9 @@ func Host(n Need) []Check {
 	}
 }
 
-// disk looks at the file system that holds a folder, or will.
-func disk(dir string) Row {
+// Disk looks at the file system that holds a folder, or will. The row has the
+// name given.
+func Disk(name, dir string) Row {
 	at := dir
 	var st unix.Statfs_t
 	for {
@@ -58,10 +59,10 @@ func disk(dir string) Row {
 			at = parent
 			continue
 		}
-		return Row{Name: dir, State: Unknown, Text: err.Error(), Help: "give another folder with --store"}
+		return Row{Name: name, State: Unknown, Text: err.Error(), Help: "give another folder with --store"}
 	}
 	free := int64(st.Bavail) * st.Bsize
-	r := Row{Name: dir, State: OK, Text: size(free) + " free"}
+	r := Row{Name: name, State: OK, Text: size(free) + " free"}
 	switch {
 	case unix.Access(at, unix.W_OK) != nil:
 		r.State, r.Text, r.Help = Bad, "it cannot be written", "give another folder with --store"
