@@ -151,6 +151,10 @@ func (a *app) open(ctx context.Context, store cache.Reader, c *lang.Campaign) (*
 	if err != nil {
 		return nil, err
 	}
+	facts.Revision, facts.Hub, err = prepare.Weights(c, dir)
+	if err != nil {
+		return nil, err
+	}
 	p, diags := prepare.From(c, facts, store, time.Now())
 	if err := a.diagnose(diags); err != nil {
 		return nil, err

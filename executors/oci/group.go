@@ -10,8 +10,33 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sotabuild/sotabuild/executors"
 	"github.com/sotabuild/sotabuild/executors/proc"
 )
+
+// groupName is the name of a container's control group. That of its watcher,
+// which local makes, has another.
+func groupName(id executors.TaskID) string { return executors.CgroupName(id) + "-oci" }
+
+// groupPath is where the runtime makes the group: below the group that we are
+// in, so that what limits us limits the container. In version 2 a group with
+// processes, as ours is, can have no limited groups below it: there it is
+// beside ours.
+func groupPath(name string) string {
+	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err != nil {
+		return name // relative: the runtime's own group of each controller
+	}
+	text, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return name
+	}
+	for line := range strings.Lines(string(text)) {
+		if own, ok := strings.CutPrefix(strings.TrimSpace(line), "0::"); ok {
+			return filepath.Join(filepath.Dir(own), name)
+		}
+	}
+	return name
+}
 
 // group is the control group of a container: its folder for each controller
 // (version 1), or under "" (version 2). Only groups of our name are kept: a

@@ -151,7 +151,7 @@ func (r rig) nothingLeft() {
 			p.Signal(unix.SIGKILL)
 		}
 		for _, pattern := range []string{"/sys/fs/cgroup/*/", "/sys/fs/cgroup/*/*/*/", "/sys/fs/cgroup/"} {
-			if found, _ := filepath.Glob(pattern + executors.CgroupName(executors.TaskID(d.Name()))); len(found) > 0 {
+			if found, _ := filepath.Glob(pattern + executors.CgroupName(executors.TaskID(d.Name())) + "*"); len(found) > 0 {
 				r.t.Errorf("left behind: %v", found)
 			}
 		}

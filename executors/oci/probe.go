@@ -15,10 +15,11 @@ func probe(ctx context.Context, p plan, self string) error {
 		Process: &specs.Process{Args: []string{self, EnterCommand}, Cwd: "/"},
 		Mounts: []specs.Mount{
 			{Destination: "/proc", Type: "proc", Source: "proc"},
+			{Destination: "/dev", Type: "tmpfs", Source: "tmpfs"}, // crun wants one
 			{Destination: self, Type: "bind", Source: self, Options: []string{"bind", "ro"}},
 		},
 		Linux: &specs.Linux{
-			CgroupsPath: "sotabuild-" + string(p.ID),
+			CgroupsPath: groupPath(groupName(p.ID)),
 			Namespaces:  []specs.LinuxNamespace{{Type: specs.MountNamespace}, {Type: specs.NetworkNamespace}},
 		},
 	}

@@ -39,9 +39,7 @@ func (e *Executor) spec(t executors.Task) (*specs.Spec, error) {
 			Rlimits: rlimits(t.Resources.Ulimits, t.Process.Rlimits),
 		},
 		Linux: &specs.Linux{
-			// A relative path lies below the group that we are in, so that
-			// what limits us limits the container.
-			CgroupsPath: executors.CgroupName(t.ID),
+			CgroupsPath: groupPath(groupName(t.ID)),
 			Resources:   resources(t.Resources),
 			Namespaces:  []specs.LinuxNamespace{{Type: specs.MountNamespace}, {Type: specs.CgroupNamespace}},
 			MaskedPaths: []string{"/proc/acpi", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/timer_list", "/proc/timer_stats",

@@ -213,7 +213,7 @@ func (w *watcher) start() error {
 	if w.first, err = proc.Identify(pid); err != nil {
 		return fmt.Errorf("finding the container's process: %w", err)
 	}
-	if w.group, err = groupOf(pid, executors.CgroupName(w.plan.ID)); err != nil {
+	if w.group, err = groupOf(pid, groupName(w.plan.ID)); err != nil {
 		return err
 	}
 	return w.plan.run(context.Background(), nil, "start", id)

@@ -1,6 +1,7 @@
 package campaign
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -68,10 +69,7 @@ func imageOf(s Software) string {
 }
 
 func hostOf(c *lang.Campaign, f Facts, fw lang.Framework) Host {
-	model := c.Model.Path
-	if model == "" {
-		model = c.Model.ID
-	}
+	model := cmp.Or(c.Model.Path, f.Revision.Folder, c.Model.ID)
 	sw := f.Software[fw.Label]
 	h := Host{Self: f.Self, Program: fw.Program, Tree: fw.Tree, Model: model, Port: fw.Port, Label: fw.Label, Secrets: c.Run.Secrets,
 		StartTimeout: fw.StartTimeout, Place: sw.Place, ImageID: sw.Image}

@@ -53,7 +53,7 @@ func withTargets(path string) ([]string, error) {
 	out := []string{path}
 	real, err := filepath.EvalSymlinks(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return out, nil // the executor says that it is missing
+		return nil, nil // a revision that is not fetched yet: help texts need none
 	}
 	if err != nil {
 		return nil, err

@@ -37,8 +37,8 @@ type Place struct {
 	// Elsewhere is the executor of a name that no block's has; nil, or returning
 	// nil: none.
 	Elsewhere func(name string) executors.Executor
-	Dir      string                                // holds a folder a task
-	Now      func() time.Time
+	Dir       string // holds a folder a task
+	Now       func() time.Time
 	// Unchanged is asked before a task's result is recorded; nil asks nothing.
 	Unchanged func(spec any) error
 }
