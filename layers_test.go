@@ -128,7 +128,7 @@ var onlyIn = map[string][]string{
 	"github.com/cespare/xxhash/v2":           {"engine/key", "engine/cache"},
 	"github.com/gofrs/flock":                 {"engine/cache"},
 	"golang.org/x/sys":                       {"conformance", "engine/cache", "engine/key", "executors/image", "executors/local", "executors/runner", "executors/proc", "executors/ledger", "executors/docker", "executors/supervisor", "executors/redact", "executors/internal/puppet", "stdlib/bench"},
-	"github.com/google/go-containerregistry": {"executors/image"},
+	"github.com/google/go-containerregistry": {"executors/image", "executors/docker"},
 	"github.com/docker/docker":               {"executors/docker", "conformance"},
 	"github.com/docker/cli":                  {"executors/docker"},
 	"github.com/docker/go-connections":       {"executors/docker"},

@@ -15,6 +15,7 @@ import (
 // in CI: .ci/run requires it, and a test that misses it fails (DESIGN 11.12).
 var absences = map[string]struct{ part, reason string }{
 	"conformance/llamacpp_test.go":         {"llamacpp", ""},
+	"executors/docker/daemon_test.go":      {"docker", ""},
 	"conformance/mount_test.go":            {"a file system of one's own", "it takes root, and containers often forbid it; writing to a full device is always tested by the scripts of cmd"},
 	"cmd/sotabuild/language_test.go":       {"the program patch", "CI installs it"},
 	"engine/key/files_test.go":             {"a file of 4 GiB", "hashing it takes longer than everything else; SOTABUILD_SLOW=1 does it"},
