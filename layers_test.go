@@ -133,7 +133,7 @@ var onlyIn = map[string][]string{
 	"github.com/docker/cli":                  {"executors/docker"},
 	"github.com/docker/go-connections":       {"executors/docker"},
 	"github.com/docker/go-units":             {"executors/docker"},
-	"github.com/containerd/errdefs":          {"executors/docker"},
+	"github.com/containerd/errdefs":          {"executors/docker", "conformance"},
 	"golang.org/x/term":                      {"cmd"},
 	"golang.org/x/sync":                      {"engine/sched"},
 	"github.com/go-json-experiment/json":     {"engine/cache"},
