@@ -12,8 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/filters"
+	daemonimage "github.com/docker/docker/api/types/image"
 	"github.com/docker/docker/client"
 
 	"github.com/sotabuild/sotabuild/executors"
@@ -105,6 +107,13 @@ func scratch(t *testing.T) string {
 	if err := img.WriteArchive(path, "sotabuild-suite:scratch"); err != nil {
 		t.Fatal(err)
 	}
+	cli, tag := api(t), "sotabuild-image:"+strings.TrimPrefix(img.ConfigDigest, "sha256:")[:32]
+	t.Cleanup(func() {
+		_, err := cli.ImageRemove(context.Background(), tag, daemonimage.RemoveOptions{Force: true})
+		if err != nil && !errdefs.IsNotFound(err) && !errdefs.IsConflict(err) {
+			t.Error(err)
+		}
+	})
 	return "docker-archive:" + path
 }
 
@@ -123,6 +132,7 @@ func fakeGPUs(t *testing.T) []string {
 	return out
 }
 
+// api is a client of the suite's own, to look from outside.
 func api(t *testing.T) *client.Client {
 	t.Helper()
 	cli, err := client.NewClientWithOpts(client.FromEnv, client.WithAPIVersionNegotiation())
