@@ -4,7 +4,7 @@ GO ?= go
 export CGO_ENABLED = 0
 export GOFLAGS := $(GOFLAGS) -trimpath
 
-.PHONY: build image demo demo-container example-llamacpp test race lint fuzz bench bench-trace bench-client soak cover golden clean
+.PHONY: build image demo demo-container example-llamacpp conformance test race lint fuzz bench bench-trace bench-client soak cover golden clean
 
 build: ## the binary and the example server, static
 	$(GO) build -o bin/ ./cmd/sotabuild ./examples/tinyserve
@@ -30,6 +30,13 @@ example-llamacpp: image ## a real llama-server against tinyserve
 test: build ## go vet and every test
 	$(GO) vet ./...
 	$(GO) test -timeout 20m ./...
+
+# A test's cache knows nothing of daemons: the suite always runs.
+conformance: ## one suite over every executor, with the daemons that it needs; prints cases × executors
+	conformance/executor/start-docker.sh start
+	@mkdir -p bin
+	SOTABUILD_TABLE=$(CURDIR)/bin/conformance.md $(GO) test -count=1 -parallel 6 -timeout 10m ./conformance/executor || { cat bin/conformance.md; exit 1; }
+	@cat bin/conformance.md
 
 race: build ## the race detector where goroutines share state
 	CGO_ENABLED=1 $(GO) test -race ./lang/... ./engine/... ./executors/... ./stdlib/bench/...
