@@ -93,6 +93,7 @@ type GPUs struct {
 	IDs          []string
 	MultiNode    bool
 	PricePerHour *float64 // of one GPU
+	Accept       []string // fields of the host's probe that may be out of range
 	Range        Range
 }
 
@@ -108,7 +109,7 @@ type Scenario struct {
 // Workload is the same for every framework; all of it is keyed.
 type Workload struct {
 	Endpoint    string // completions | chat
-	Dataset     string // random | sharegpt | jsonl
+	Dataset     string // random | prefix | sessions | sharegpt | multi-turn | jsonl | mooncake
 	Path        string // file of a dataset that has one, absolute
 	Temperature float64
 	Arrival     string   // inf | constant | poisson | gamma | trace
@@ -119,6 +120,30 @@ type Workload struct {
 	Lane        string
 	Production  bool
 	Reason      string
+	Prompts     Prompts
+	Pace        Pace
+}
+
+// Prompts are how prompts are made beside a scenario's lengths.
+type Prompts struct {
+	Spread float64 // lengths are drawn from (1 − Spread)·n to (1 + Spread)·n
+	// Groups share their first Shared tokens, which are part of a scenario's
+	// input_len (dataset prefix).
+	Groups, Shared int
+	Turns          int           // of a session; each adds input_len and output_len
+	Think          time.Duration // mean time between the turns of a session
+	Adapters       []string      // models asked for in turn
+	Cancel         float64       // share of requests that the client leaves
+	CancelAfter    time.Duration
+}
+
+// Pace is how requests are spread beside a mean rate.
+type Pace struct {
+	Burstiness *float64 // shape of gamma gaps; nil for other arrivals
+	// Ramp is linear or exponential, from Workload.Rate to RampTo; "" is one rate.
+	Ramp        string
+	RampTo      *float64
+	MaxDuration time.Duration // of a cell; 0 is none
 }
 
 // SLA holds the limits; nil is no limit.
@@ -146,8 +171,11 @@ type Framework struct {
 
 // Source is where a framework's program comes from.
 type Source struct {
+	// Image is a registry's NAME:TAG or NAME@sha256:…, or docker-archive: or
+	// oci: with an absolute path (ImagePath). It may stand beside Program: each
+	// executor takes the one that it can run.
 	Image    string
-	Program  string // absolute path on the host; "" with an image or URL
+	Program  string // absolute path on the host; "" with a URL, or with an image alone
 	URL      []string
 	Checkout string // absolute
 	// Tree is the folder whose content is the software, absolute; "" where the

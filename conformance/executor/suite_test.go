@@ -6,13 +6,20 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	slurmjob "github.com/sotabuild/sotabuild/executors/slurm/job"
 )
 
 // fixtures are the executors under the suite, in the order of the table's
 // columns.
-var fixtures = []Fixture{localFixture, dockerFixture, dockerCopied}
+var fixtures = []Fixture{localFixture, dockerFixture, dockerCopied, ociFixture, slurmFixture}
 
-func TestMain(m *testing.M) { os.Exit(Main(m, fixtures...)) }
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == "slurm-job" {
+		os.Exit(slurmjob.Main(os.Args[2]))
+	}
+	os.Exit(Main(m, append(fixtures, crunFixture)...))
+}
 
 // TestTable keeps the table in the document what the fixtures say. A ✓ is true
 // because its case fails where the executor does not pass it.

@@ -34,6 +34,9 @@ const (
 	NoHelp          Class = "no_help"
 	NoResult        Class = "no_result"
 	NoCounters      Class = "no_counters"
+	Busy            Class = "busy"
+	HostUnfit       Class = "host_unfit"
+	NoWeights       Class = "no_weights"
 )
 
 // ClassRow is one row of the table of failure classes.
@@ -75,6 +78,7 @@ var Classes = []ClassRow{
 	{WrongModel, Failed, 0, true, false, "the server serves another model"},
 	{ClientLimited, Failed, 1, false, true, "the client could not keep up: no number"},
 	{Throttled, Failed, 1, false, true, "the hardware throttled: no number"},
+	{Busy, Failed, 1, false, true, "others used the server or its GPUs: nothing was measured"},
 	{RateNotReached, Failed, 0, false, true, "the asked request rate was not reached"},
 	{CacheUnequal, Failed, 0, false, true, "cached shares of compared rows differ"},
 	{Saturated, Failed, 0, true, false, "the queue grew without bound"},
@@ -85,6 +89,8 @@ var Classes = []ClassRow{
 	{NoHelp, Failed, 0, false, false, "the program did not print its help"},
 	{NoResult, Failed, 0, false, false, "no candidate gave a number"},
 	{NoCounters, Failed, 0, false, false, "the kernel's counters could not be read: the digest has a blocker"},
+	{HostUnfit, Failed, 0, false, false, "the host is out of range before anything is measured"},
+	{NoWeights, Failed, 1, false, false, "the pinned revision could not be fetched whole"},
 }
 
 // Lookup finds a class's row in the table.

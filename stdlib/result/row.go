@@ -46,10 +46,12 @@ type Subject struct {
 	Software string   `json:"software"`          // digest of the program's file tree
 	Version  string   `json:"version,omitempty"` // what the program says of itself
 	Commit   string   `json:"commit,omitempty"`
-	Image    string   `json:"image,omitempty"`
-	Model    string   `json:"model"`             // id as served
-	Weights  string   `json:"weights,omitempty"` // digest or revision
-	Flags    []Flag   `json:"flags"`             // sorted by name
+	Image    string   `json:"image,omitempty"`    // what it ran in, as the campaign names it
+	ImageID  string   `json:"image_id,omitempty"` // its identity: digest of its config and layers
+	Executor string   `json:"executor,omitempty"` // the kind that ran it
+	Model    string   `json:"model"`              // id as served
+	Weights  string   `json:"weights,omitempty"`  // digest or revision
+	Flags    []Flag   `json:"flags"`              // sorted by name
 	Hardware Hardware `json:"hardware"`
 }
 
@@ -80,6 +82,7 @@ type Workload struct {
 	Concurrency *int     `json:"max_concurrency,omitempty"`
 	Endpoint    string   `json:"endpoint"` // /v1/completions
 	Smoke       bool     `json:"smoke,omitempty"`
+	Lane        string   `json:"lane,omitempty"` // "" is the main one
 }
 
 // Requests counts requests by outcome; Failures lists classes of failed ones
@@ -136,7 +139,8 @@ type Facts struct {
 	SendLagP99    *float64 `json:"send_lag_p99_s,omitempty"`
 	PricePerHour  *float64 `json:"price_per_hour,omitempty"`
 	EnergyJoules  *float64 `json:"energy_j,omitempty"`
-	Throttled     *float64 `json:"throttled_share,omitempty"`
+	Throttled     *float64 `json:"throttled_share,omitempty"` // of busy GPU samples
+	PowerCapped   *float64 `json:"power_cap_share,omitempty"` // of busy GPU samples
 }
 
 // Times are when the cell ran; Seconds is the measured span, monotonic, from

@@ -22,9 +22,8 @@ func Runnable(c *lang.Campaign) error {
 	}
 	executor := func(e lang.Executor) {
 		switch e.Type {
-		case "", "auto", "local":
-		default:
-			no(e.Range, "executor %q cannot run tasks in this build yet; write executor \"local\" {} and give frameworks a program", e.Type)
+		case "kubernetes":
+			no(e.Range, "executor %q cannot run tasks in this build yet; write executor \"docker\" {} or another kind, or give --executor KIND", e.Type)
 		}
 	}
 	executor(c.Run.Executor)
@@ -41,30 +40,9 @@ func Runnable(c *lang.Campaign) error {
 		if v := fw.Verification; v != nil {
 			no(v.Range, "framework %q asks for its verification, and this build has no such step yet; leave the block out, and TokenSpeed out of a comparison with vllm", fw.Label)
 		}
-		switch {
-		case len(fw.URL) > 0:
-			no(fw.Range, "framework %q is a running url, and this build measures only servers that it starts; write program = \"…\"", fw.Label)
-		case fw.Program == "":
-			no(fw.Range, "framework %q has an image, and no executor of this build runs images; write program = \"…\" with the path of its server", fw.Label)
+		if len(fw.URL) > 0 {
+			no(fw.Range, "framework %q is a running url, and this build measures only servers that it starts; write image = \"…\" or program = \"…\"", fw.Label)
 		}
-	}
-	w := c.Load.Workload
-	if w.Dataset != "random" {
-		no(lang.Range{}, "workload: dataset %q cannot be made in this build yet; write dataset = \"random\"", w.Dataset)
-	}
-	switch w.Arrival {
-	case "inf", "constant", "poisson":
-	default:
-		no(lang.Range{}, "workload: arrival %q cannot be sent in this build yet; write inf, constant or poisson", w.Arrival)
-	}
-	if w.Endpoint == "chat" {
-		no(lang.Range{}, "workload: random prompts are token ids, and the chat endpoint takes none; write endpoint = \"completions\"")
-	}
-	if w.Lane != "" && w.Lane != "main" {
-		no(lang.Range{}, "workload: lane %q needs a table of its own, which this build does not have yet; write lane = \"main\"", w.Lane)
-	}
-	if c.Judge.Quality.PowerCap == "reject" {
-		no(lang.Range{}, "quality: this build does not judge a cell by the GPU's power cap yet; write power_cap = \"record\"")
 	}
 	if c.Judge.Accuracy != nil {
 		no(lang.Range{}, "accuracy: this build has no scorer yet; leave the block out")
@@ -74,9 +52,6 @@ func Runnable(c *lang.Campaign) error {
 	}
 	if c.Run.Cache.Remote != "" {
 		no(lang.Range{}, "cache: this build has no remote store yet; leave remote out")
-	}
-	for _, t := range c.Run.Traces {
-		no(t.Range, "trace %q: this build reads no traces yet; leave the block out", t.Name)
 	}
 	if c.Run.History != "" {
 		no(lang.Range{}, "history: this build reads no PR history yet; leave the block out")

@@ -7,10 +7,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/sotabuild/sotabuild/engine/cache"
+	"github.com/sotabuild/sotabuild/engine/cache/archive"
 	"github.com/sotabuild/sotabuild/engine/key"
+	"github.com/sotabuild/sotabuild/engine/plan"
 	"github.com/sotabuild/sotabuild/stdlib/campaign"
 	"github.com/sotabuild/sotabuild/stdlib/campaign/prepare"
 	"github.com/sotabuild/sotabuild/stdlib/report"
@@ -22,7 +25,8 @@ import (
 const maxLog = 1 << 20
 
 // WriteRun makes the run directory show the view: the files that follow from
-// it, and the help texts, request logs and server logs that it points to. It
+// it, the help texts, request logs and server logs that it points to, and the
+// records behind it, which another store can import (archive). It
 // returns the directory (R027–R029). The owner is the campaign by its name and
 // model, not the store: a store that is deleted or left behind on another
 // machine does not orphan the directory.
@@ -47,28 +51,40 @@ func WriteRun(v report.View, p *prepare.Prepared, r cache.Reader, tasks string, 
 	if err := j.artefacts(v, tasks, files); err != nil {
 		return "", err
 	}
+	if err := archive.Files(p.Campaign.Name, j.samples(), r, files); err != nil {
+		return "", err
+	}
+	if files[PageFile], err = pageOf(v, files); err != nil {
+		return "", err
+	}
 	_, err = rundir.Write(dir, owner, files)
 	return dir, err
 }
 
+// samples are all records of the keys that the campaign's nodes have now.
+func (j *joiner) samples() []*cache.Record {
+	// Nothing is restricted, so there is no address that could be wrong.
+	pl, _ := plan.Make(j.p.Graph, j.r, plan.Options{Now: j.now})
+	var out []*cache.Record
+	for _, n := range pl.Nodes {
+		if !n.Key.IsZero() {
+			out = append(out, j.r.Lookup(n.Key)...)
+		}
+	}
+	return out
+}
+
 // artefacts collects what the cells point to.
 func (j *joiner) artefacts(v report.View, tasks string, files map[string][]byte) error {
-	digests := map[string]*cache.Record{}
-	for _, rec := range j.r.Kind(campaign.BenchKind.Name) {
-		digests[rec.Output("row").String()] = rec
+	if err := j.requests(v, files); err != nil {
+		return err
 	}
+	digests := j.measured()
 	for _, s := range v.Scenarios {
 		for _, c := range s.Cells {
 			rec := digests[c.Digest.String()]
 			if rec == nil {
 				continue
-			}
-			if c.Artifacts.RawResult != "" {
-				b, err := j.r.Bytes(rec.Output("requests"))
-				if err != nil {
-					return fmt.Errorf("reading requests of %s: %w", rec.Node, err)
-				}
-				files[c.Artifacts.RawResult] = b
 			}
 			if c.Artifacts.ServerLog != "" {
 				b, err := tail(filepath.Join(tasks, rec.Origin.Task, "logs", "server.0.log"))
@@ -81,6 +97,40 @@ func (j *joiner) artefacts(v report.View, tasks string, files map[string][]byte)
 	}
 	return nil
 }
+
+// measured are the records of all cells by the digest of their row.
+func (j *joiner) measured() map[string]*cache.Record {
+	out := map[string]*cache.Record{}
+	for _, rec := range j.r.Kind(campaign.BenchKind.Name) {
+		out[rec.Output("row").String()] = rec
+	}
+	return out
+}
+
+// requests collects the request logs of the cells, and what was seen beside
+// them.
+func (j *joiner) requests(v report.View, files map[string][]byte) error {
+	records := j.measured()
+	for _, s := range v.Scenarios {
+		for _, c := range s.Cells {
+			rec := records[c.Digest.String()]
+			if rec == nil || c.Artifacts.RawResult == "" {
+				continue
+			}
+			for output, path := range map[string]string{"requests": c.Artifacts.RawResult, "seen": seenPath(c.Artifacts.RawResult)} {
+				b, err := j.r.Bytes(rec.Output(output))
+				if err != nil {
+					return fmt.Errorf("reading %s of %s: %w", output, rec.Node, err)
+				}
+				files[path] = b
+			}
+		}
+	}
+	return nil
+}
+
+// seenPath lies beside the request log.
+func seenPath(log string) string { return strings.TrimSuffix(log, ".jsonl") + ".server.json" }
 
 // tail is the end of a log, with a line that says so where it was cut; a log
 // that is gone is a line that says that.
