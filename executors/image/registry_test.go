@@ -92,6 +92,23 @@ func TestRegistry(t *testing.T) {
 			t.Errorf("%s holds %v", ref, got)
 		}
 	}
+	cache := t.TempDir()
+	for _, pinned := range []string{host + "/team/x@" + digest, host + "/team/x:1@" + digest} {
+		files, err := Unpack(ctx, pinned, Platform{}, cache)
+		must(t, err)
+		gone := strings.Replace(pinned, host, "127.0.0.1:1", 1) // the same note, for a registry that is not there
+		if _, err := Unpack(ctx, gone, Platform{}, cache); err == nil {
+			t.Errorf("%s was unpacked from another registry's note", gone)
+		}
+		silent, cancel := context.WithCancel(ctx)
+		cancel() // nothing can be asked any more
+		if again, err := Unpack(silent, pinned, Platform{}, cache); err != nil || again.Dir != files.Dir || again.Config.Env[0] != "A=<&>" {
+			t.Errorf("the second unpacking of %s: %+v, %v", pinned, again, err)
+		}
+	}
+	if _, err := Unpack(ctx, host+"/team/x:1", Platform{}, cache); err != nil {
+		t.Error(err)
+	}
 	i, err := Open(ctx, host+"/team/x:1", Platform{})
 	must(t, err)
 	if i.ManifestDigest != digest || i.Pinned() != host+"/team/x@"+digest {

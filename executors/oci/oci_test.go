@@ -302,6 +302,9 @@ func TestWhatAContainerSees(t *testing.T) {
 	if text, err := os.ReadFile(rw + "/h"); err != nil || string(text) != "y\n" {
 		t.Errorf("a writable mount holds %q, %v", text, err)
 	}
+	if got := lists(nil, "echo forged > .oci/exit.json || mkdir .oci/x || mv .oci away || echo refused"); !strings.HasSuffix(got, "refused") {
+		t.Errorf("a container changes our notes: %q", got)
+	}
 	if got := lists(nil, "ip -o link | wc -l; ip -o link; nc -l -p 80 & until echo hi | nc 127.0.0.1 80 2>/dev/null; do :; done"); !strings.HasPrefix(got, "1\n") || !strings.Contains(got, "LOOPBACK,UP") || !strings.HasSuffix(got, "hi") {
 		t.Errorf("the network: %q", got)
 	}
@@ -345,9 +348,11 @@ func TestOneStart(t *testing.T) {
 		err error
 	}
 	all := make(chan result)
-	for range 4 {
+	var engines [4]*Executor // a lifeline ends with its executor
+	for i := range engines {
+		engines[i] = New(r.opts)
 		go func() {
-			h, err := New(r.opts).Start(context.Background(), task)
+			h, err := engines[i].Start(context.Background(), task)
 			all <- result{h, err}
 		}()
 	}
@@ -369,6 +374,7 @@ func TestOneStart(t *testing.T) {
 	if text, err := os.ReadFile(task.Dir + "/log"); err != nil || string(text) != "once\n" {
 		t.Errorf("it ran as %q, %v", text, err)
 	}
+	runtime.KeepAlive(engines)
 }
 
 // up waits for a file that a task writes when it is as far.
