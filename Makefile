@@ -4,7 +4,7 @@ GO ?= go
 export CGO_ENABLED = 0
 export GOFLAGS := $(GOFLAGS) -trimpath
 
-.PHONY: build demo example-llamacpp test race lint fuzz bench bench-trace bench-client soak golden clean
+.PHONY: build image demo demo-container example-llamacpp test race lint fuzz bench bench-trace bench-client soak golden clean
 
 build: ## the binary and the example server, static
 	$(GO) build -o bin/ ./cmd/sotabuild ./examples/tinyserve
@@ -12,8 +12,19 @@ build: ## the binary and the example server, static
 demo: build ## the main job: two configurations of tinyserve, benchmarked and ranked
 	bin/sotabuild -C examples/quickstart apply
 
-example-llamacpp: build ## a real llama-server against tinyserve
+image: build ## tinyserve in an image of its own, without a base, a network or a daemon
+	bin/sotabuild image build --out bin/tinyserve.tar --tag tinyserve:example --file /usr/local/bin/tinyserve=bin/tinyserve
+
+# EXECUTOR=oci runs it without a daemon. The store is one of its own, because the
+# keys are those of make demo: in one store there would be nothing to do.
+EXECUTOR ?= docker
+
+demo-container: image ## the same campaign in containers
+	bin/sotabuild -C examples/quickstart --store examples/quickstart/.sotabuild-$(EXECUTOR) apply --executor $(EXECUTOR)
+
+example-llamacpp: image ## a real llama-server against tinyserve
 	examples/llamacpp/prepare.sh
+	examples/llamacpp/image.sh
 	bin/sotabuild -C examples/llamacpp apply
 
 test: build ## go vet and every test

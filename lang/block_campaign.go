@@ -61,7 +61,7 @@ var campaignBlocks = []Block{
 		Rules: "R018 R019 R055",
 		Attrs: []Attr{
 			{"path", pathType, "", false, "", "The weights: a folder, or a file where the framework takes one. Not together with revision.", "R019", into(func(m *Model, v string) { m.Path = v })},
-			{"revision", revisionType, "", false, "", "Commit of the hub repository that the id names. Not together with path.", "R019", into(func(m *Model, v string) { m.Revision = v })},
+			{"revision", revisionType, "", false, "", "Commit of the hub repository that the id names. Apply fetches it once into the store and checks it; servers then run with the hub off. Not together with path.", "R019", into(func(m *Model, v string) { m.Revision = v })},
 			{"tokenizer", textType, "", false, "", "The tokenizer's id or path; the model's own if left out.", "R019", into(func(m *Model, v string) { m.Tokenizer = v })},
 			{"precision", textType, "", false, `"auto"`, "Number format of the weights in memory, such as \"bf16\"; \"auto\" is what the weights say.", "R019 R055", into(func(m *Model, v string) { m.Precision = v })},
 			{"quantization", textType, "", false, `"none"`, "Quantization method, or \"none\".", "R019 R055", into(func(m *Model, v string) { m.Quantization = v })},

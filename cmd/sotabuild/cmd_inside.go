@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sotabuild/sotabuild/executors/oci"
+	"github.com/sotabuild/sotabuild/executors/slurm/job"
 	"github.com/sotabuild/sotabuild/executors/supervisor"
 	"github.com/sotabuild/sotabuild/stdlib/bench"
 	"github.com/sotabuild/sotabuild/stdlib/probe"
@@ -16,6 +17,13 @@ func runnerCommand(*app) *cobra.Command {
 	return &cobra.Command{
 		Use: "runner SPEC", Short: "Supervise one task", Hidden: true, Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error { return done(code(supervisor.Main(args[0]))) },
+	}
+}
+
+func slurmJobCommand(*app) *cobra.Command {
+	return &cobra.Command{
+		Use: "slurm-job FOLDER", Short: "Run one task in a Slurm job", Hidden: true, Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error { return done(code(job.Main(args[0]))) },
 	}
 }
 

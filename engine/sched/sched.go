@@ -53,7 +53,10 @@ type Config struct {
 	Store Store
 	// Executor runs the tasks of a block ("framework.vllm"); nil is none.
 	Executor func(block string) executors.Executor
-	Events   event.Sink // nil listens to nothing
+	// Elsewhere is the executor of a name that no block's has, for tasks that an
+	// earlier run left there; nil, or returning nil, is none.
+	Elsewhere func(name string) executors.Executor
+	Events    event.Sink // nil listens to nothing
 	// Dir holds one folder a task, DIR/<task id>, which is also the task id
 	// for Kind.Task. The folder stays; its steps are removed when all of them
 	// are ok and stored.
@@ -122,7 +125,7 @@ func Leases(dir string, intents []cache.Intent) (objects map[key.Digest]bool, ta
 }
 
 func (cfg *Config) place() work.Place {
-	return work.Place{Store: cfg.Store, Executor: cfg.Executor, Dir: cfg.Dir, Now: cfg.Now, Unchanged: cfg.Unchanged}
+	return work.Place{Store: cfg.Store, Executor: cfg.Executor, Elsewhere: cfg.Elsewhere, Dir: cfg.Dir, Now: cfg.Now, Unchanged: cfg.Unchanged}
 }
 
 // StepID names a node's step in its task's folder: the first 16 hex digits of

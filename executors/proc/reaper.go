@@ -42,7 +42,8 @@ type Command struct {
 	Argv, Env      []string
 	Dir            string
 	Stdout, Stderr *os.File
-	OnExit         func() // called once, by the reaper; it must not block
+	Extra          []*os.File // become descriptors 3, 4, …
+	OnExit         func()     // called once, by the reaper; it must not block
 }
 
 // NewReaper makes the one reaper of this process. Close it.
@@ -106,6 +107,9 @@ func (r *Reaper) Start(c Command) (*Child, error) {
 		Dir: c.Dir, Env: c.Env,
 		Files: []uintptr{null.Fd(), c.Stdout.Fd(), c.Stderr.Fd()},
 		Sys:   &syscall.SysProcAttr{Setsid: true},
+	}
+	for _, f := range c.Extra {
+		attr.Files = append(attr.Files, f.Fd())
 	}
 	if r.Cgroup != nil {
 		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, int(r.Cgroup.Fd())

@@ -47,6 +47,12 @@ import (
 // whose spec was written before. The runner does not hand it on.
 const EnvLifeline = "SOTABUILD_LIFELINE"
 
+// EnvGPUs is how an executor that chooses the GPUs itself tells them to a runner
+// whose spec was written before: ids with commas between, which take the place
+// of Spec.GPUs. The runner does not hand it on; what it starts sees these GPUs
+// only, by CUDA_VISIBLE_DEVICES, unless the spec declares that variable.
+const EnvGPUs = "SOTABUILD_GPUS"
+
 // SpecVersion is the version of Spec's JSON form.
 const SpecVersion = 1
 
@@ -73,7 +79,7 @@ type Spec struct {
 	// instead (EnvLifeline).
 	Lifeline int `json:"lifeline,omitempty"`
 	// GPUs are the ids or UUIDs that the task was given; {gpus} is them, with
-	// commas between.
+	// commas between. EnvGPUs overrides them.
 	GPUs []string `json:"gpus,omitempty"`
 }
 

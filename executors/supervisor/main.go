@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -58,6 +59,9 @@ func run(specPath string) error {
 	}
 	hide, missing := redact.Find(spec.Secrets)
 	t := &task{spec: spec, hide: hide, dir: filepath.Dir(path), hurry: make(chan struct{}), pids: map[int]bool{}}
+	if given, ok := os.LookupEnv(runner.EnvGPUs); ok {
+		t.spec.GPUs, t.visible = strings.Split(given, ","), "CUDA_VISIBLE_DEVICES="+given
+	}
 	if err := t.openLog(); err != nil {
 		return err
 	}
@@ -98,6 +102,7 @@ type task struct {
 	shm     proc.Shm
 	pids    map[int]bool // everything that was ever seen below us
 	kills   string       // proc.OOMKills before the first start
+	visible string       // the variable that keeps to our GPUs; "" where the spec's word is the only one
 }
 
 // end says why a task, or its servers, cannot go on. It is the cause with which

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -327,6 +328,10 @@ func fillAll(r *strings.Replacer, list []string) []string {
 
 // env completes the declared environment.
 func (t *task) env(declared []string) []string {
+	name, _, _ := strings.Cut(t.visible, "=")
+	if t.visible != "" && !slices.ContainsFunc(declared, func(e string) bool { return strings.HasPrefix(e, name+"=") }) {
+		declared = append(declared, t.visible)
+	}
 	return append(append(declared, executors.EnvTask+"="+string(t.spec.Task)), t.hide.Env()...)
 }
 

@@ -4,7 +4,7 @@
 //
 // It is the only room that knows both the language and the engine. Declare is
 // a function of a campaign and cheap facts about this host; it starts nothing
-// and reads no file. The facts come from Probe, which reads and asks, and
+// and reads no file. The facts come from package prepare, which reads and asks, and
 // changes nothing.
 //
 // No label reaches a key: specs hold what is measured, and names of
@@ -26,6 +26,7 @@ import (
 	"github.com/sotabuild/sotabuild/stdlib/help"
 	"github.com/sotabuild/sotabuild/stdlib/result"
 	"github.com/sotabuild/sotabuild/stdlib/search"
+	"github.com/sotabuild/sotabuild/stdlib/weights"
 	"github.com/sotabuild/sotabuild/stdlib/winners"
 )
 
@@ -39,8 +40,12 @@ type Facts struct {
 	// Tokenizer is the identity of a tokenizer on this host that lies apart from
 	// the model; zero where it is part of the model or only named.
 	Tokenizer key.Digest
-	Env       compile.Env
-	Hardware  result.Hardware
+	// Revision is where the model lies, if it is a pinned revision of a hub, and
+	// Hub how it is fetched.
+	Revision Revision
+	Hub      weights.Options
+	Env      compile.Env
+	Hardware result.Hardware
 	// Cards are the UUIDs of the campaign's GPUs, in the order of its ids.
 	Cards []string
 	// Helps are the help texts already known for a framework's software, by
@@ -51,10 +56,26 @@ type Facts struct {
 	Self string
 }
 
-// Software is what a framework runs, by content (DESIGN 11.5).
+// Software is what a framework runs, by content, and where (DESIGN 11.5).
 type Software struct {
-	Digest key.Digest // zero where only an image is known
-	Image  string
+	// Digest is of the program's bytes or tree, on the host or in the image;
+	// zero where only an image is known, which Image then identifies.
+	Digest key.Digest `json:"digest"`
+	// Image is the identity of the image that tasks run in; zero without one.
+	Image key.Digest `json:"image"`
+	Place Place      `json:"place"`
+}
+
+// Place is where a framework's tasks run. No part of it is in a key.
+type Place struct {
+	Executor string `json:"executor"` // the kind of executor, never auto
+	Image    string `json:"image"`    // as the campaign names it; "" runs on the host itself
+	Program  string `json:"program"`  // absolute path where the task runs, or a name on its PATH
+	// Env is the image's own environment where the image is all that is known
+	// of the software; it is part of the image's identity.
+	Env     []string `json:"env,omitempty"`
+	ShmSize int64    `json:"shm_size,omitempty"` // bytes
+	IPCHost bool     `json:"ipc_host,omitempty"`
 }
 
 // Declared is a compiled-ready campaign: declarations and how their addresses
@@ -87,11 +108,12 @@ type Select struct{ Framework, Scenario, Addr string }
 type Winner struct{ Scenario, Addr string }
 
 // Declare expands the campaign. The order of the declarations is the order of
-// the file: the host, helps, versions, checks, datasets, cells, selections, winners.
+// the file: the host, weights, helps, versions, checks, datasets, cells, selections, winners.
 func Declare(c *lang.Campaign, f Facts) Declared {
 	var d Declared
 	frameworks := Compared(c)
 	d.Decls = append(d.Decls, HostProbe(c, f)...)
+	d.Decls = append(d.Decls, weightsDecl(c, f)...)
 	var checks []string
 	type life struct {
 		fw         lang.Framework
@@ -275,6 +297,9 @@ func (d *Declared) declareCells(c *lang.Campaign, f Facts, fw lang.Framework, ca
 				}
 				if c.GPUs != nil {
 					decl.Order = append(decl.Order, HostAddr)
+				}
+				if fetched(c) {
+					decl.Order = append(decl.Order, WeightsAddr)
 				}
 				// Every candidate's flags are checked before the first server
 				// starts (DESIGN 11.2).

@@ -26,7 +26,6 @@ const HostAddr = "probe.host"
 type HostSpec struct {
 	Cards  []string `key:"card"`   // UUIDs
 	Accept []string `key:"accept"` // fields that may be out of range
-	Image  string   `key:"-"`
 	Host   Host     `key:"-"`
 }
 
@@ -57,8 +56,7 @@ func HostProbe(c *lang.Campaign, f Facts) []compile.Decl {
 	target := frameworks[0]
 	return []compile.Decl{{
 		Addr: HostAddr, Kind: HostKind, Block: block(target),
-		Spec: HostSpec{Cards: f.Cards, Accept: slices.Sorted(slices.Values(c.GPUs.Accept)),
-			Image: imageOf(f.Software[target.Label]), Host: hostOf(c, f, target)},
+		Spec:      HostSpec{Cards: f.Cards, Accept: slices.Sorted(slices.Values(c.GPUs.Accept)), Host: hostOf(c, f, target)},
 		Resources: compile.Resources{GPUs: c.GPUs.IDs, Quiet: true},
 		Timeout:   hostTimeout,
 	}}
@@ -74,23 +72,23 @@ func hostTask(jobs []compile.Job, dir string) (executors.Task, error) {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return executors.Task{}, fmt.Errorf("making the step of %s: %w", j.Addr, err)
 	}
-	client := probe.ClientSpec{IDs: s.Cards, Pythons: probe.Pythons(s.Host.Program), Accept: s.Accept, Out: folder}
+	client := probe.ClientSpec{IDs: s.Cards, Pythons: probe.Pythons(s.Host.program()), Accept: s.Accept, Out: folder}
 	if err := client.WriteSpec(filepath.Join(folder, hostFile)); err != nil {
 		return executors.Task{}, fmt.Errorf("making the step of %s: %w", j.Addr, err)
 	}
 	spec := runner.Spec{Version: runner.SpecVersion, Steps: []runner.Step{{
 		ID: id, Argv: []string{s.Host.Self, "probe-client", "{step}/" + hostFile},
-		Env: Environment(nil), Deadline: hostTimeout, Outputs: []string{probe.ReportFile},
+		Env: environment(s.Host.Place.Env, nil), Deadline: hostTimeout, Outputs: []string{probe.ReportFile},
 	}}}
-	return NewTask(spec, dir, s.Host, s.Image)
+	return NewTask(spec, dir, s.Host)
 }
 
-func collectHost(_ compile.Job, step compile.StepResult) compile.Result {
+func collectHost(j compile.Job, step compile.StepResult) compile.Result {
 	if step.Class != "" {
 		return compile.Result{Outcome: failure(executors.Class(step.Class), step.Reason)}
 	}
 	return compile.Result{Outcome: cache.Outcome{State: cache.OK},
-		Outputs: []compile.Value{{Name: "report", File: filepath.Join(step.Dir, probe.ReportFile)}}}
+		Outputs: []compile.Value{{Name: "report", File: filepath.Join(step.Dir, probe.ReportFile)}}, Observed: j.Spec.(HostSpec).Host.observed()}
 }
 
 // Observed are the fields of a probe's report as facts that are recorded with

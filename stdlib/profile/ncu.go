@@ -121,7 +121,7 @@ func ncuTask(jobs []compile.Job, dir string) (executors.Task, error) {
 			Outputs: []string{digestArchive},
 		})
 	}
-	return campaign.NewTask(spec, dir, campaign.Host{Self: first.Self}, "")
+	return campaign.NewTask(spec, dir, campaign.Host{Self: first.Self})
 }
 
 // collectNCU takes the digest. One with a blocker is a failed node that keeps

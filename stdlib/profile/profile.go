@@ -110,6 +110,8 @@ func Declare(c *lang.Campaign, f campaign.Facts, s Subject) ([]compile.Decl, err
 		return nil, fmt.Errorf("framework %q: the profiler block of %q needs start and stop, or offline = true", fw.Label, fw.Use)
 	case fw.Definition.Server.Completions == "":
 		return nil, fmt.Errorf("framework %q: %q has no completions path, and prompts of exact length are sent as token ids", fw.Label, fw.Use)
+	case f.Revision.Missing != "":
+		return nil, fmt.Errorf("the model's revision is not whole on this host: %s; `sotabuild apply --target %s` fetches it", f.Revision.Missing, campaign.WeightsAddr)
 	case c.Model.Vocab == [2]int{}:
 		return nil, fmt.Errorf("model %q has no vocab, and prompts of exact length are drawn from it; write vocab = [0, N]", c.Model.ID)
 	}

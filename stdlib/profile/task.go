@@ -55,7 +55,7 @@ func task(jobs []compile.Job, dir string) (executors.Task, error) {
 		}
 		spec.Steps = append(spec.Steps, step)
 	}
-	return campaign.NewTask(spec, dir, host, first.Server.Image)
+	return campaign.NewTask(spec, dir, host)
 }
 
 // process is the candidate's server, armed.

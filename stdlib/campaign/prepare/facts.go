@@ -43,19 +43,27 @@ func Remember(path string, of key.Digest, f campaign.Facts) error {
 	if old, err := os.ReadFile(path); err == nil && string(old) == string(b) {
 		return nil
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+	if err := replace(path, b); err != nil {
 		return fmt.Errorf("remembering facts: %w", err)
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".facts-*") // mode 0600
+	return nil
+}
+
+// replace writes a private file whole, with the folder that holds it.
+func replace(path string, b []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(path), ".new-*") // mode 0600
 	if err != nil {
-		return fmt.Errorf("remembering facts: %w", err)
+		return err
 	}
 	_, err = tmp.Write(b)
 	if err = errors.Join(err, tmp.Close()); err == nil {
 		err = os.Rename(tmp.Name(), path)
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("remembering facts: %w", err), os.Remove(tmp.Name()))
+		return errors.Join(err, os.Remove(tmp.Name()))
 	}
 	return nil
 }

@@ -1,11 +1,10 @@
 // Package prepare turns a loaded campaign into a compiled graph on this host: it
-// reads the host's facts (Probe), finds the help texts that the store already
+// reads the host's facts (Reader), finds the help texts that the store already
 // has, checks the base flags against them and compiles. It starts nothing but
 // nvidia-smi and changes nothing.
 package prepare
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"time"
@@ -29,17 +28,6 @@ type Prepared struct {
 	// and the probe of the host: apply runs them first and prepares again
 	// (DESIGN 11.2).
 	Unasked []string
-}
-
-// Campaign reads the host's facts (Probe) and prepares the campaign with them
-// (From). With an error among the diagnostics the result is nil.
-func Campaign(ctx context.Context, c *lang.Campaign, files *key.Files, r cache.Reader, self string, now time.Time) (*Prepared, lang.Diagnostics) {
-	f, diags := Probe(ctx, c, files, self)
-	if diags.HasErrors() {
-		return nil, diags
-	}
-	p, more := From(c, f, r, now)
-	return p, append(diags, more...)
 }
 
 // From looks up the known help texts, checks the base flags against them and
