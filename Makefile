@@ -67,13 +67,14 @@ bench: ## the engine beside ninja; needs ninja in PATH
 	$(GO) build -o bin/ ./conformance/benchengine
 	bin/benchengine
 
-# Seeded, so that a failure can be run again; SOAK=20 is a minute of it.
+# How often each fault is played, and which chance is drawn: a failure can be
+# run again. docs/soak.md says what 500 came to; SOAK=3 is a minute of it.
 SOAK ?= 500
+SEED ?= 0
+SOAKED = Kill|Full|ReadOnly|Torn|Flip|Dies|Damage|Writer|Lock|Deleted|Clock|Network|Edits|Agrees|TwoApplies
 
-soak: ## kill -9 at random points, full disks, torn journals, plans against a reference
-	SOTABUILD_SOAK=$(SOAK) $(GO) test -timeout 12h ./engine/cache/... ./engine/sched/... -run 'Kill|Full|Torn|Flip|Dies|Damage|Writer|Lock|Deleted|Clock'
-	SOTABUILD_SOAK=$(SOAK) $(GO) test -timeout 12h ./conformance -run 'TestKilledAnywhere'
-	SOTABUILD_SOAK=834 $(GO) test -timeout 12h ./engine/plan -run 'TestPlanAgreesWithApply'
+soak: ## kill -9 at random points, full and read-only disks, network disks, torn journals, clocks, edits against a reference
+	SOTABUILD_SOAK=$(SOAK) SOTABUILD_SEED=$(SEED) $(GO) test -count 1 -timeout 12h ./engine/cache/... ./engine/sched/... ./engine/plan ./stdlib/campaign/... ./conformance -run '$(SOAKED)'
 
 clean: ## remove what make built; results stay
 	rm -rf bin

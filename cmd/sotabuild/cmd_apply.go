@@ -63,9 +63,7 @@ func applyCommand(a *app) *cobra.Command {
 		},
 	}
 	o.register(cmd)
-	cmd.Flags().Float64Var(&o.gpuHours, "max-gpu-hours", 0, "start only what fits, by what it took the last time; the rest is left to the next apply (exit 6)")
 	cmd.Flags().StringVar(&o.trace, "trace", "", "write what ran when to this file, as a Chrome trace (ui.perfetto.dev opens it)")
-	cmd.Flags().StringVar(&o.deadline, "deadline", "", "start only what ends by then: a span (\"90m\") or a time (2026-12-01T06:00:00Z)")
 	return cmd
 }
 

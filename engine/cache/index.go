@@ -17,13 +17,15 @@ import (
 
 // The kinds of frames in the journal. The payload of a settled intent is its
 // id, of an intent JSON, of a spent name the name, and of a serial its eight
-// bytes: the serial that the journal had reached when it was written anew.
+// bytes: the serial that the journal had reached when it was written anew. A lost
+// one is the serial of a record that was found to lack an output.
 const (
 	frameRecord uint16 = 1
 	frameIntend uint16 = 2
 	frameSettle uint16 = 3
 	frameSpend  uint16 = 4
 	frameSerial uint16 = 5
+	frameLost   uint16 = 6
 )
 
 // checkRecord refuses what could not be read back as it was, and puts the rest
@@ -83,6 +85,7 @@ type index struct {
 	serial     uint64
 	intents    []Intent // not settled, oldest first
 	spent      map[string]bool
+	lost       map[uint64]bool // serials of records known to lack an output
 }
 
 type indexEntry struct {
@@ -129,11 +132,19 @@ func (x *index) add(f journal.Frame) error {
 		}
 		x.spent[string(f.Payload)] = true
 		return nil
-	case frameSerial:
+	case frameSerial, frameLost:
 		if len(f.Payload) != 8 {
 			return errors.New("it holds no serial")
 		}
-		x.serial = max(x.serial, binary.LittleEndian.Uint64(f.Payload))
+		serial := binary.LittleEndian.Uint64(f.Payload)
+		if f.Kind == frameSerial {
+			x.serial = max(x.serial, serial)
+			return nil
+		}
+		if x.lost == nil {
+			x.lost = map[uint64]bool{}
+		}
+		x.lost[serial] = true
 		return nil
 	}
 	return fmt.Errorf("its kind %d is unknown to this build", f.Kind)
@@ -169,3 +180,5 @@ func (x *index) intend(in Intent) {
 func (x *index) settle(id string) {
 	x.intents = slices.DeleteFunc(x.intents, func(in Intent) bool { return in.ID == id })
 }
+
+func serialBytes(serial uint64) []byte { return binary.LittleEndian.AppendUint64(nil, serial) }

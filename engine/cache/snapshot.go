@@ -25,7 +25,8 @@ import (
 type Snapshot struct {
 	dir     string
 	id      string
-	writer  bool     // may quarantine
+	writer  bool // may quarantine
+	disk    durable.Disk
 	file    *os.File // the journal; nil: there is none
 	objects *objects.Store
 	defects *defect.List
@@ -40,7 +41,7 @@ type Snapshot struct {
 // OpenReader opens the store in dir for reading. A store that does not exist
 // reads as an empty one. Cost: one pass over the journal, about 1 µs a record.
 func OpenReader(dir string) (*Snapshot, error) {
-	s := newSnapshot(dir, false)
+	s := newSnapshot(dir, false, durable.Disk{})
 	id, err := readID(dir)
 	if err != nil {
 		return nil, err
@@ -62,9 +63,9 @@ func OpenReader(dir string) (*Snapshot, error) {
 	return s, nil
 }
 
-func newSnapshot(dir string, writer bool) *Snapshot {
+func newSnapshot(dir string, writer bool, disk durable.Disk) *Snapshot {
 	d := &defect.List{}
-	return &Snapshot{dir: dir, writer: writer, defects: d, objects: objects.New(dir, writer, d.Add), index: newIndex(0)}
+	return &Snapshot{dir: dir, writer: writer, disk: disk, defects: d, objects: objects.New(dir, writer, disk, d.Add), index: newIndex(0)}
 }
 
 // load reads the journal and returns what stands after its last whole frame.
@@ -94,7 +95,7 @@ func (s *Snapshot) damaged(bad journal.Span) {
 	b := make([]byte, bad.To-bad.From)
 	_, err := s.file.ReadAt(b, bad.From)
 	if err == nil {
-		err = durable.File(to, filepath.Join(s.dir, "tmp"), b)
+		err = s.disk.File(to, filepath.Join(s.dir, "tmp"), b)
 	}
 	if err != nil {
 		s.defects.Add("%s and cannot be quarantined: %v", said, err)
@@ -130,11 +131,21 @@ func (s *Snapshot) Lookup(k key.Key) []*Record {
 // complete reports whether a record's outputs are all there. All are looked
 // for, so that each one that is not is a defect.
 func (s *Snapshot) complete(r *Record) bool {
+	if s.lost(r.Serial) {
+		return !slices.ContainsFunc(r.Outputs, func(o Output) bool { return !s.objects.Holds(o.Digest, o.Size) })
+	}
 	ok := true
 	for _, o := range r.Outputs {
 		ok = s.objects.Has(o.Digest, o.Size) && ok
 	}
 	return ok
+}
+
+// lost reports whether Repair found that a record lacks an output.
+func (s *Snapshot) lost(serial uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.index.lost[serial]
 }
 
 // History returns the records whose Node is this address, oldest first, also

@@ -15,10 +15,9 @@
 // the store; it shares no result in flight, so a rejected sample is not shared.
 //
 // With a budget (plan.Budget) a unit starts only if what it took the last time
-// fits into the rest; the others are left to the next run, as cancelled nodes
-// with that reason. The most informative come first: of every block the batch
-// declared first, then of every block the second, so that all sides have a
-// result before one has two.
+// fits into the rest, or with as many of its first nodes as fit; the others are
+// left to the next run, as cancelled nodes with that reason. The most informative
+// come first, by compile.Decl.Turn, then in graph order.
 //
 // Before a task starts, an intent with its handle is in the store's journal
 // and its jobs are in its folder; what an earlier, killed engine left is

@@ -16,7 +16,7 @@ func Answers(ctx context.Context, options map[string]string) (string, error) {
 	if err := checkOptions(options); err != nil {
 		return "", err
 	}
-	text, err := client{options["bin"]}.run(ctx, "", "scontrol", "show", "config")
+	text, err := client{options["bin"], options["conf"]}.run(ctx, "", "scontrol", "show", "config")
 	if err != nil {
 		return "", err
 	}
@@ -24,7 +24,7 @@ func Answers(ctx context.Context, options map[string]string) (string, error) {
 	if m == nil {
 		return "", errors.New("scontrol show config names no SLURM_VERSION")
 	}
-	nodes, err := client{options["bin"]}.run(ctx, "", "sinfo", "--noheader", "--format=%D")
+	nodes, err := client{options["bin"], options["conf"]}.run(ctx, "", "sinfo", "--noheader", "--format=%D")
 	if err != nil {
 		return "", err
 	}

@@ -15,8 +15,9 @@ import (
 	"github.com/sotabuild/sotabuild/executors/proc"
 )
 
-// client calls Slurm's programs.
-type client struct{ bin string }
+// client calls Slurm's programs: those of bin, with the configuration conf; ""
+// is where the host has them.
+type client struct{ bin, conf string }
 
 // patience bounds one call. Slurm's own programs give up after some 10 to 20 s
 // when no controller answers.
@@ -78,7 +79,11 @@ func (c client) run(ctx context.Context, stdin, name string, args ...string) (st
 	cmd.Stdin = strings.NewReader(stdin)
 	cmd.Env = []string{"LC_ALL=C"}
 	for _, v := range kept {
-		if value, ok := os.LookupEnv(v); ok {
+		value, ok := os.LookupEnv(v)
+		if v == "SLURM_CONF" && c.conf != "" {
+			value, ok = c.conf, true
+		}
+		if ok {
 			cmd.Env = append(cmd.Env, v+"="+value)
 		}
 	}

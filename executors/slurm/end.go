@@ -69,7 +69,9 @@ func (e *Executor) stopped(ctx context.Context, p place, h executors.Handle, s s
 		_, err := e.keep(ctx, p, executors.Outcome{Reason: executors.Stopped, Detail: "job " + s.Job + " had not begun"})
 		return err
 	}
-	for until := time.Now().Add(e.FileGrace); ; {
+	pulse := pulse{folder: p.folder()}
+	begun := time.Now()
+	for {
 		end, err := job.ReadEnd(p.folder())
 		if err == nil {
 			_, err := e.conclude(ctx, p, h, &end)
@@ -78,8 +80,13 @@ func (e *Executor) stopped(ctx context.Context, p place, h executors.Handle, s s
 		if !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
-		// A job that was killed leaves no record.
-		if time.Now().After(until) {
+		// A job that was killed leaves no record. One that Slurm lost sight of may
+		// be running still; it heeds the order to stop.
+		quiet := pulse.silent() > max(e.FileGrace, 2*job.BeatEvery)
+		if !quiet && time.Since(begun) > stopPatience {
+			return fmt.Errorf("stopping task %s: Slurm says that job %s has ended, and it still shows signs of life", h.Task, s.Job)
+		}
+		if quiet {
 			out := executors.Outcome{Reason: executors.Signaled, Signal: signalName(int(unix.SIGKILL)), Detail: "its job left no record"}
 			_, err := e.keep(ctx, p, out)
 			return err
@@ -203,6 +210,9 @@ func (e *Executor) List(ctx context.Context, run string) ([]executors.Handle, er
 			dir, err := filepath.Abs(filepath.Join(root, entry.Name()))
 			if err != nil {
 				return nil, fmt.Errorf("listing tasks: %w", err)
+			}
+			if !entry.IsDir() {
+				continue
 			}
 			p := place(dir)
 			s, err := p.read()

@@ -38,7 +38,8 @@ var options = []option{
 	{"mem", regexp.MustCompile(`^[0-9]+[KMGT]?$`), "the memory of a task that names none, such as \"64G\"; 0 is all of the node", ""},
 	{"extra", regexp.MustCompile(`^--[a-z][a-z-]*(=\S+)?( --[a-z][a-z-]*(=\S+)?)*$`), "further long flags of sbatch with blanks between, such as \"--licenses=a --nice=10\"", ""},
 	{"poll", regexp.MustCompile(`^[1-9][0-9]{0,3}s$`), "the longest pause between two questions to Slurm, such as \"60s\"", ""},
-	{"bin", regexp.MustCompile(`^/[^\x00\n]*$`), "the folder of sbatch, squeue, scontrol and scancel, absolute, where they are not in PATH", ""},
+	{"bin", regexp.MustCompile(`^/[^\x00\n]*$`), "the folder of sbatch, squeue, sinfo, scontrol and scancel, absolute, where they are not in PATH", ""},
+	{"conf", regexp.MustCompile(`^/[^\x00\n]*$`), "the path of slurm.conf, absolute, where it is not the host's own", ""},
 }
 
 var (

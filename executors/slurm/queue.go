@@ -38,7 +38,7 @@ func (w word) over() bool  { return slices.Contains(ended, w.state) }
 
 // never are the reasons for which a job waits for good.
 var never = []string{
-	"PartitionTimeLimit", "DependencyNeverSatisfied", "BadConstraints", "InvalidAccount", "InvalidQOS", "AccountNotAllowed",
+	"PartitionTimeLimit", "PartitionConfig", "DependencyNeverSatisfied", "BadConstraints", "InvalidAccount", "InvalidQOS", "AccountNotAllowed",
 	"QOSNotAllowed",
 }
 

@@ -37,6 +37,7 @@ import (
 	"time"
 
 	"github.com/sotabuild/sotabuild/executors"
+	"github.com/sotabuild/sotabuild/executors/ledger"
 	"github.com/sotabuild/sotabuild/executors/runner"
 	"github.com/sotabuild/sotabuild/executors/slurm/job"
 )
@@ -63,9 +64,15 @@ type Executor struct {
 	Config
 	client client
 	queue  queue
-	mu     sync.Mutex // guards killWait
-	// killWait is Slurm's time between TERM and KILL; 0 until it was read.
-	killWait time.Duration
+	mu     sync.Mutex // guards site
+	site   *site      // nil until it was read
+}
+
+// site is what we need to know of a cluster.
+type site struct {
+	killWait time.Duration // between Slurm's TERM and its KILL
+	cpus     int           // of the largest node
+	memory   int64         // of the node with most, bytes
 }
 
 var _ executors.Executor = (*Executor)(nil)
@@ -84,7 +91,7 @@ func New(c Config) (*Executor, error) {
 			*d.to = d.value
 		}
 	}
-	cl := client{c.Options["bin"]}
+	cl := client{bin: c.Options["bin"], conf: c.Options["conf"]}
 	return &Executor{Config: c, client: cl, queue: queue{client: cl, most: longestPause(c.Options)}}, nil
 }
 
@@ -97,8 +104,14 @@ func (e *Executor) Check(t executors.Task) error {
 	if err := e.check(t); err != nil {
 		return err
 	}
-	if _, err := e.configured(context.Background()); err != nil {
+	s, err := e.configured(context.Background())
+	switch {
+	case err != nil:
 		return fmt.Errorf("task %s: %w", t.ID, err)
+	case t.Resources.CPUs > s.cpus:
+		return fmt.Errorf("task %s needs %d CPUs; the largest node has %d", t.ID, t.Resources.CPUs, s.cpus)
+	case t.Resources.Memory > s.memory:
+		return fmt.Errorf("task %s needs %d bytes of memory; the node with most has %d", t.ID, t.Resources.Memory, s.memory)
 	}
 	return nil
 }
@@ -129,6 +142,9 @@ func (e *Executor) check(t executors.Task) error {
 		if m.Source != m.Destination || !filepath.IsAbs(m.Source) {
 			return fmt.Errorf("task %s: slurm mounts nothing, so %s cannot appear as %s; use the same absolute path", t.ID, m.Source, m.Destination)
 		}
+		if _, err := os.Stat(m.Source); err != nil {
+			return fmt.Errorf("task %s: its mount is missing: %w", t.ID, err)
+		}
 	}
 	for name := range t.Resources.Ulimits {
 		if _, ok := job.Ulimits[name]; !ok {
@@ -145,25 +161,43 @@ func (e *Executor) args(t executors.Task) []string {
 	return []string{e.Self, "runner", runner.SpecFile}
 }
 
-// configured returns Slurm's KillWait. It is asked for once; an error is that
-// Slurm does not answer, or is not there.
-func (e *Executor) configured(ctx context.Context) (time.Duration, error) {
+// configured returns what there is. Slurm is asked once; an error is that it
+// does not answer, or is not there.
+func (e *Executor) configured(ctx context.Context) (site, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.killWait > 0 {
-		return e.killWait, nil
+	if e.site != nil {
+		return *e.site, nil
 	}
 	text, err := e.client.run(ctx, "", "scontrol", "show", "config")
 	if err != nil {
-		return 0, err
+		return site{}, err
 	}
-	e.killWait = 30 * time.Second // Slurm's default
+	found := site{killWait: 30 * time.Second} // Slurm's default
 	if m := killWait.FindStringSubmatch(text); m != nil {
 		if n, err := strconv.Atoi(m[1]); err == nil && n > 0 {
-			e.killWait = time.Duration(n) * time.Second
+			found.killWait = time.Duration(n) * time.Second
 		}
 	}
-	return e.killWait, nil
+	args := []string{"--noheader", "--Node", "--format=%c %m"}
+	if e.Options["partition"] != "" {
+		args = append(args, "--partition="+e.Options["partition"])
+	}
+	if text, err = e.client.run(ctx, "", "sinfo", args...); err != nil {
+		return site{}, err
+	}
+	for line := range strings.Lines(text) {
+		var cpus int
+		var mebibytes int64
+		if n, _ := fmt.Sscan(line, &cpus, &mebibytes); n == 2 {
+			found.cpus, found.memory = max(found.cpus, cpus), max(found.memory, mebibytes<<20)
+		}
+	}
+	if found.cpus == 0 {
+		return site{}, fmt.Errorf("slurm: sinfo shows no node of partition %q; write options = { partition = \"…\" } with one that sinfo shows", e.Options["partition"])
+	}
+	e.site = &found
+	return found, nil
 }
 
 // Start submits the task's job once. What Slurm refuses is an outcome, not an
@@ -197,7 +231,7 @@ func (e *Executor) Start(ctx context.Context, t executors.Task) (executors.Handl
 // intend writes down what will be submitted: a crash after it never leads to a
 // second job that runs.
 func (e *Executor) intend(ctx context.Context, p place, s *state, t executors.Task) error {
-	wait, err := e.configured(ctx)
+	site, err := e.configured(ctx)
 	if err != nil && !away(err) {
 		return fmt.Errorf("starting task %s: %w", t.ID, err)
 	}
@@ -209,7 +243,7 @@ func (e *Executor) intend(ctx context.Context, p place, s *state, t executors.Ta
 	}
 	o := job.Order{
 		Version: job.OrderVersion, Task: t.ID, Name: s.Name, Args: e.args(t), Dir: string(p), GPUs: len(t.Resources.GPUs),
-		ShmSize: t.Resources.ShmSize, Ulimits: t.Resources.Ulimits, Deadline: t.Deadline, Grace: t.StopGrace, KillWait: wait,
+		ShmSize: t.Resources.ShmSize, Ulimits: t.Resources.Ulimits, Deadline: t.Deadline, Grace: t.StopGrace, KillWait: site.killWait,
 	}
 	for _, m := range t.Mounts {
 		o.Needs = append(o.Needs, m.Source)
@@ -221,7 +255,7 @@ func (e *Executor) intend(ctx context.Context, p place, s *state, t executors.Ta
 	if err := job.WriteOrder(p.folder(), o, t.Process.Env); err != nil {
 		return err
 	}
-	return p.write(*s)
+	return ledger.Write(p.path(), *s)
 }
 
 // jobPrefix begins the name of every job of ours.

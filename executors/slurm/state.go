@@ -2,18 +2,14 @@ package slurm
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/sotabuild/sotabuild/executors"
+	"github.com/sotabuild/sotabuild/executors/ledger"
 	"github.com/sotabuild/sotabuild/executors/slurm/job"
 )
 
@@ -77,72 +73,12 @@ func open(h executors.Handle) (place, state, error) {
 }
 
 // read returns what is known; the zero state where nothing is.
-func (p place) read() (state, error) {
-	var s state
-	text, err := os.ReadFile(p.path())
-	if errors.Is(err, os.ErrNotExist) {
-		return s, nil
-	}
-	if err == nil {
-		err = json.Unmarshal(text, &s)
-	}
-	if err != nil {
-		return state{}, fmt.Errorf("reading the task's state in %s: %w", p, err)
-	}
-	return s, nil
-}
-
-func (p place) write(s state) error {
-	text, err := json.Marshal(s)
-	if err != nil {
-		return err
-	}
-	file, err := os.CreateTemp(p.folder(), ".task-*")
-	if err != nil {
-		return fmt.Errorf("writing the task's state: %w", err)
-	}
-	_, err = file.Write(text)
-	err = errors.Join(err, file.Sync(), file.Close())
-	if err == nil {
-		err = os.Rename(file.Name(), p.path())
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("writing the task's state: %w", err), os.Remove(file.Name()))
-	}
-	return nil
-}
+func (p place) read() (state, error) { return ledger.Read[state](p.path()) }
 
 // update changes the state under the lock, which ends with its process. It is
 // held across a submission, so that two engines that start one id submit once.
 func (p place) update(ctx context.Context, change func(*state) error) error {
-	if err := os.MkdirAll(p.folder(), 0o700); err != nil {
-		return fmt.Errorf("making the task's state: %w", err)
-	}
-	lock, err := os.OpenFile(filepath.Join(p.folder(), "lock"), os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return fmt.Errorf("locking the task's state: %w", err)
-	}
-	defer lock.Close()
-	for {
-		err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			break
-		}
-		if err != unix.EWOULDBLOCK && err != unix.EINTR {
-			return fmt.Errorf("locking the task's state: %w; the file system of %s must know flock (Lustre: mount it with -o flock)", err, p)
-		}
-		if !pause(ctx, 5*time.Millisecond) {
-			return fmt.Errorf("locking the task's state: %w", ctx.Err())
-		}
-	}
-	s, err := p.read()
-	if err != nil {
-		return err
-	}
-	if err := change(&s); err != nil {
-		return err
-	}
-	return p.write(s)
+	return ledger.Update(ctx, p.path(), change)
 }
 
 // pause waits; false when ctx ended first.

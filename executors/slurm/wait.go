@@ -35,6 +35,7 @@ func (e *Executor) Wait(ctx context.Context, h executors.Handle) (executors.Outc
 	var all sync.WaitGroup
 	defer all.Wait()
 	defer done()
+	pulse := pulse{folder: p.folder()}
 	for tick := 25 * time.Millisecond; ; tick = min(tick*5/4, time.Second) {
 		if end, err := job.ReadEnd(p.folder()); err == nil {
 			return e.conclude(ctx, p, h, &end)
@@ -45,7 +46,7 @@ func (e *Executor) Wait(ctx context.Context, h executors.Handle) (executors.Outc
 			all.Go(func() { e.queue.poll(asking) })
 		}
 		if w, ok := e.queue.word(s.Job); ok {
-			out, err := e.judge(ctx, p, &s, w)
+			out, err := e.judge(ctx, p, &s, w, &pulse)
 			if err != nil {
 				return executors.Outcome{}, err
 			}
@@ -62,7 +63,7 @@ func (e *Executor) Wait(ctx context.Context, h executors.Handle) (executors.Outc
 // judge decides about a task without a record by what Slurm says of its job.
 // Nil means that it is too early. It changes the job in s when another one runs
 // the task.
-func (e *Executor) judge(ctx context.Context, p place, s *state, w word) (*executors.Outcome, error) {
+func (e *Executor) judge(ctx context.Context, p place, s *state, w word, pulse *pulse) (*executors.Outcome, error) {
 	heard := time.Since(w.since)
 	switch {
 	case w.hopeless():
@@ -89,10 +90,22 @@ func (e *Executor) judge(ctx context.Context, p place, s *state, w word) (*execu
 		s.Job = begin.Job
 		return nil, p.update(ctx, func(now *state) error { now.Job = begin.Job; return nil })
 	}
-	if !w.known() && heard < e.LostGrace {
-		return nil, nil
+	return e.cutOff(ctx, p, s, w, pulse)
+}
+
+// pulse watches the signs of life of a job. It is owned by one goroutine.
+type pulse struct {
+	folder string
+	last   time.Time
+	at     time.Time // when the last one was new to us
+}
+
+// silent is how long nothing was heard. The first look counts as a sign.
+func (p *pulse) silent() time.Duration {
+	if beat := job.Beat(p.folder); p.at.IsZero() || !beat.Equal(p.last) {
+		p.last, p.at = beat, time.Now()
 	}
-	return e.cutOff(ctx, p, s, w)
+	return time.Since(p.at)
 }
 
 // giveUp cancels a job that would wait for good.
@@ -105,8 +118,8 @@ func (e *Executor) giveUp(ctx context.Context, p place, s *state, w word) (*exec
 		return nil, fmt.Errorf("cancelling job %s, which would wait for good: %w", s.Job, err)
 	}
 	say := "change the executor's options"
-	if w.reason == "PartitionTimeLimit" {
-		say = "it asks for more time than its partition gives; write options = { time = \"…\" } or another partition"
+	if w.reason == "PartitionTimeLimit" || w.reason == "PartitionConfig" {
+		say = "it asks for more than its partition gives, most often time; write options = { time = \"…\" } or another partition"
 	}
 	return &executors.Outcome{Reason: executors.NotStarted, Detail: fmt.Sprintf("job %s would wait for good (%s): %s", s.Job, w.reason, say)}, job.DropEnv(p.folder())
 }
@@ -157,18 +170,28 @@ func said(p place) string {
 	return line[max(0, len(line)-500):]
 }
 
-// cutOff is the outcome of a task whose job is over and left no record: it was
-// killed, and Slurm's word says why.
-func (e *Executor) cutOff(ctx context.Context, p place, s *state, w word) (*executors.Outcome, error) {
-	if !w.known() {
-		return &executors.Outcome{Reason: executors.Lost, Detail: fmt.Sprintf("Slurm has forgotten job %s, and it left no record within %s", s.Job, e.LostGrace)}, nil
-	}
-	d, err := e.client.show(ctx, s.Job)
-	if err != nil || !d.known() {
-		d = details{word: w}
+// cutOff is the outcome of a task whose job is over and left no record. Where
+// Slurm killed it, Slurm's word says why. Where Slurm does not know what became
+// of it, it may be running still: nil as long as it shows signs of life.
+func (e *Executor) cutOff(ctx context.Context, p place, s *state, w word, pulse *pulse) (*executors.Outcome, error) {
+	d := details{word: w} // what squeue said is enough
+	if w.known() {
+		shown, err := e.client.show(ctx, s.Job)
+		if err == nil && shown.known() {
+			d = shown
+		}
 	}
 	out := slurmsWord(d)
-	out.Detail = strings.TrimSpace(fmt.Sprintf("job %s: %s", s.Job, out.Detail))
+	if out.Reason == executors.Lost && pulse.silent() < e.LostGrace {
+		return nil, nil
+	}
+	if !w.known() {
+		out.Detail = "Slurm has forgotten it"
+	}
+	out.Detail = fmt.Sprintf("job %s: %s; it left no record", s.Job, out.Detail)
+	if out.Reason == executors.Lost {
+		out.Detail += fmt.Sprintf(", and gave no sign of life for %s", e.LostGrace)
+	}
 	if text := said(p); text != "" {
 		out.Detail += "; it said: " + text
 	}
@@ -194,6 +217,8 @@ func slurmsWord(d details) executors.Outcome {
 	case "NODE_FAIL", "BOOT_FAIL":
 		out.Detail += fmt.Sprintf(": node %s is lost", d.node)
 	case "FAILED":
+		// A code without a signal is that of a second run of the job, which did
+		// not begin, or of a program of ours that broke.
 		var code, number int
 		if n, _ := fmt.Sscanf(d.exit, "%d:%d", &code, &number); n == 2 && number > 0 {
 			out.Reason, out.Signal = executors.Signaled, signalName(number)

@@ -154,9 +154,9 @@ func Declare(c *lang.Campaign, f Facts) Declared {
 		}
 	}
 	for _, l := range lives {
-		for _, cand := range l.candidates {
+		for i, cand := range l.candidates {
 			skip := skips[address("bench", l.fw.Label, cand.Name)]
-			d.declareCells(c, f, l.fw, cand, skip, checks)
+			d.declareCells(c, f, l.fw, cand, skip, checks, i)
 		}
 	}
 	d.declareRanking(c, frameworks)
@@ -268,7 +268,9 @@ func datasetSpec(c *lang.Campaign, s lang.Scenario, n *int) dataset.Spec {
 	}
 }
 
-func (d *Declared) declareCells(c *lang.Campaign, f Facts, fw lang.Framework, cand search.Candidate, skip string, checks []string) {
+// declareCells declares the cells of a framework's nth candidate. All frameworks'
+// first candidates, the base flags, tell more than the second of any.
+func (d *Declared) declareCells(c *lang.Campaign, f Facts, fw lang.Framework, cand search.Candidate, skip string, checks []string, nth int) {
 	life := address("bench", fw.Label, cand.Name)
 	for _, s := range c.Load.Scenarios {
 		for _, n := range c.Load.Workload.Concurrency {
@@ -280,6 +282,7 @@ func (d *Declared) declareCells(c *lang.Campaign, f Facts, fw lang.Framework, ca
 				Resources: compile.Resources{Quiet: true},
 				Timeout:   cellTimeout(s),
 				Skip:      skip,
+				Turn:      nth,
 			}
 			if c.GPUs != nil {
 				decl.Resources.GPUs = c.GPUs.IDs

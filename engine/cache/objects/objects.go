@@ -35,6 +35,7 @@ type Store struct {
 	dir    string
 	cas    string // the folder of objects, with the separator at its end
 	writer bool
+	disk   durable.Disk
 	defect func(format string, args ...any)
 
 	mu sync.Mutex
@@ -47,8 +48,11 @@ type Store struct {
 // a writer may Put, and moves broken objects away; a reader leaves them to it.
 // defect is told what is found broken, at most once an object; it must not call
 // back.
-func New(dir string, writer bool, defect func(format string, args ...any)) *Store {
-	return &Store{dir: dir, cas: filepath.Join(dir, "cas") + string(filepath.Separator), writer: writer, defect: defect, sound: map[key.Digest]bool{}, broken: map[key.Digest]bool{}}
+func New(dir string, writer bool, disk durable.Disk, defect func(format string, args ...any)) *Store {
+	return &Store{
+		dir: dir, cas: filepath.Join(dir, "cas") + string(filepath.Separator), writer: writer, disk: disk, defect: defect,
+		sound: map[key.Digest]bool{}, broken: map[key.Digest]bool{},
+	}
 }
 
 func (o *Store) file(d key.Digest) string {
@@ -67,10 +71,7 @@ func (o *Store) Has(d key.Digest, size int64) bool {
 		return false
 	}
 	var st unix.Stat_t
-	err := unix.Lstat(o.file(d), &st)
-	for err == unix.EINTR {
-		err = unix.Lstat(o.file(d), &st)
-	}
+	err := o.disk.Look(o.file(d), &st)
 	switch {
 	case err == unix.ENOENT || err == unix.ENOTDIR:
 		o.defect("object %s is missing", d)
@@ -127,7 +128,12 @@ func (o *Store) Open(d key.Digest) (io.ReadCloser, error) {
 	if broken {
 		return nil, fmt.Errorf("opening object %s: it is broken: %w", d, ErrMissing)
 	}
-	f, err := os.Open(o.file(d))
+	var st unix.Stat_t
+	err := o.disk.Look(o.file(d), &st)
+	var f *os.File
+	if err == nil {
+		f, err = os.Open(o.file(d))
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("opening object %s: %w", d, ErrMissing)
 	}
@@ -240,7 +246,7 @@ func (o *Store) Put(r io.Reader) (d key.Digest, size int64, err error) {
 	if err := errors.Join(tmp.Chmod(0o444), tmp.Sync(), durable.Folder(filepath.Dir(to))); err != nil {
 		return d, size, err
 	}
-	if err := o.place(tmp.Name(), d); err != nil {
+	if err := o.place(tmp, d); err != nil {
 		return d, size, err
 	}
 	keep = true
@@ -249,10 +255,10 @@ func (o *Store) Put(r io.Reader) (d key.Digest, size int64, err error) {
 
 // place gives a whole object its name. It is under the lock so that nobody
 // takes the new file for the broken one it replaces.
-func (o *Store) place(tmp string, d key.Digest) error {
+func (o *Store) place(tmp *os.File, d key.Digest) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if err := os.Rename(tmp, o.file(d)); err != nil {
+	if err := o.disk.Place(tmp, o.file(d)); err != nil {
 		return err
 	}
 	o.sound[d] = true
@@ -268,8 +274,19 @@ func (o *Store) Remove(d key.Digest) error {
 	return os.Remove(o.file(d))
 }
 
-// Walk visits the objects by name. A file that has no object's name is told as
-// a defect, and one that vanishes meanwhile is passed over.
+// Holds is Has for an object that is known to be gone: that it still is, is no
+// defect.
+func (o *Store) Holds(d key.Digest, size int64) bool {
+	o.mu.Lock()
+	broken := o.broken[d]
+	o.mu.Unlock()
+	var st unix.Stat_t
+	return !broken && o.disk.Look(o.file(d), &st) == nil && st.Size == size
+}
+
+// Walk visits the objects by name. What is no object – it has no object's name,
+// or is no plain file – is a defect, which a writer moves away. One that
+// vanishes meanwhile is passed over.
 func (o *Store) Walk(visit func(d key.Digest, fi fs.FileInfo) error) error {
 	root := filepath.Join(o.dir, "cas")
 	shards, err := os.ReadDir(root)
@@ -277,6 +294,10 @@ func (o *Store) Walk(visit func(d key.Digest, fi fs.FileInfo) error) error {
 		return fmt.Errorf("listing objects: %w", err)
 	}
 	for _, shard := range shards {
+		if !shard.IsDir() {
+			o.stray(shard.Name())
+			continue
+		}
 		files, err := os.ReadDir(filepath.Join(root, shard.Name()))
 		if err != nil {
 			return fmt.Errorf("listing objects: %w", err)
@@ -284,8 +305,8 @@ func (o *Store) Walk(visit func(d key.Digest, fi fs.FileInfo) error) error {
 		for _, f := range files {
 			var d key.Digest
 			b, err := hex.DecodeString(shard.Name() + f.Name())
-			if err != nil || len(shard.Name()) != 2 || len(b) != len(d) {
-				o.defect("cas/%s/%s has no object's name", shard.Name(), f.Name())
+			if err != nil || len(shard.Name()) != 2 || len(b) != len(d) || !f.Type().IsRegular() {
+				o.stray(filepath.Join(shard.Name(), f.Name()))
 				continue
 			}
 			copy(d[:], b)
@@ -302,4 +323,19 @@ func (o *Store) Walk(visit func(d key.Digest, fi fs.FileInfo) error) error {
 		}
 	}
 	return nil
+}
+
+// stray tells of something in cas that is no object, and takes it out of the
+// way.
+func (o *Store) stray(name string) {
+	if !o.writer {
+		o.defect("cas/%s is no object", name)
+		return
+	}
+	to := filepath.Join(o.dir, "quarantine", "stray-"+key.Sum([]byte(name)).Short())
+	if err := os.Rename(filepath.Join(o.dir, "cas", name), to); err != nil {
+		o.defect("cas/%s is no object and cannot be quarantined: %v", name, err)
+		return
+	}
+	o.defect("cas/%s is no object: moved to %s", name, to)
 }

@@ -59,6 +59,9 @@ func run(folder string) (code int, err error) {
 	t := &task{Order: o, folder: folder, begin: begin, told: make(chan os.Signal, 4)}
 	// Signals are handled before anything starts: a TERM in between is not lost.
 	signal.Notify(t.told, unix.SIGTERM, unix.SIGINT)
+	if err := t.beat(); err != nil {
+		return CodeBroken, err
+	}
 	if _, err := proc.Lead(); err != nil {
 		return CodeBroken, fmt.Errorf("becoming the supervisor: %w", err)
 	}
@@ -191,7 +194,7 @@ func (t *task) environment() ([]string, error) {
 		}
 	}
 	if t.GPUs > 0 {
-		env = append(env, runner.EnvGPUs+"="+t.begin.GPUs)
+		env = append(env, runner.EnvGPUs+"="+t.begin.GPUs, "SLURM_JOB_GPUS="+t.begin.NodeGPUs)
 	}
 	return env, nil
 }
@@ -224,12 +227,11 @@ func (t *task) needs() error {
 		if err := syscall.Getrlimit(number, &now); err != nil {
 			return fmt.Errorf("reading the ulimit %s: %w", name, err)
 		}
-		// Also where it is enough: Go gives its children the nofile that it found,
-		// not the larger one that it takes for itself.
-		now.Cur = max(now.Cur, want)
-		now.Max = max(now.Max, now.Cur)
+		// Both, as containers have it: a program that raises its own limit does
+		// not get beyond.
+		now.Cur, now.Max = want, want
 		if err := syscall.Setrlimit(number, &now); err != nil {
-			return fmt.Errorf("raising the ulimit %s to %d: %w; Slurm hands on the limits of the host where sotabuild runs", name, want, err)
+			return fmt.Errorf("setting the ulimit %s to %d: %w; Slurm hands on the limits of the host where sotabuild runs", name, want, err)
 		}
 	}
 	return nil
@@ -249,22 +251,35 @@ func (t *task) follow(end *End) {
 		defer timer.Stop()
 		deadline = timer.C
 	}
+	beats := time.NewTicker(BeatEvery)
+	defer beats.Stop()
 	reason := executors.Reason("")
-	select {
-	case <-t.child.Done:
-		// Slurm's TERM goes to all processes at once: ours may come after the
-		// child's end.
+	for over := false; !over; {
 		select {
+		case <-t.child.Done:
+			// Slurm's TERM goes to all processes at once: ours may come after the
+			// child's end.
+			select {
+			case <-t.told:
+				end.Told = true
+			case <-time.After(50 * time.Millisecond):
+			}
+			over = true
 		case <-t.told:
-			end.Told = true
-		case <-time.After(50 * time.Millisecond):
+			end.Told, over = true, true
+			t.stop(t.grace())
+		case <-deadline:
+			reason, over = executors.TimedOut, true
+			t.stop(t.Grace)
+		case <-beats.C:
+			if err := t.beat(); err != nil {
+				fmt.Fprintf(os.Stderr, "sotabuild slurm-job: %v\n", err)
+			}
+			if seen(t.folder, stopFile) {
+				end.Told, over = true, true
+				t.stop(t.grace())
+			}
 		}
-	case <-t.told:
-		end.Told = true
-		t.stop(t.grace())
-	case <-deadline:
-		reason = executors.TimedOut
-		t.stop(t.Grace)
 	}
 	o := &end.Outcome
 	code, name := t.child.Exit()
@@ -278,6 +293,17 @@ func (t *task) follow(end *End) {
 	default:
 		o.Reason, o.Detail = executors.Lost, "its process does not end"
 	}
+}
+
+// beat shows that we live.
+func (t *task) beat() error {
+	path := filepath.Join(t.folder, beatFile)
+	now := time.Now()
+	err := os.Chtimes(path, now, now)
+	if errors.Is(err, os.ErrNotExist) {
+		err = os.WriteFile(path, nil, 0o600)
+	}
+	return err
 }
 
 // grace is how long the program has after a TERM: what the executor wrote down

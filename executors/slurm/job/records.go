@@ -18,7 +18,9 @@
 //	begun/       made by the job that runs the task, or by the executor to keep
 //	             every job from it: whoever makes it decides
 //	begin.json   Begin, by rename, when the job has made begun/
-//	stop.json    Stop; written by the executor before it sends a TERM
+//	beat         its time changes every BeatEvery while the job lives
+//	stop.json    Stop; written by the executor before it has a TERM sent, and
+//	             heeded also where Slurm sends none
 //	end.json     End, by rename, last of all
 //	job.out      what Slurm and this program say about the job
 //
@@ -47,6 +49,7 @@ const (
 	orderFile = "order.json"
 	stopFile  = "stop.json"
 	beginFile = "begin.json"
+	beatFile  = "beat"
 	endFile   = "end.json"
 	begunDir  = "begun"
 )
@@ -60,7 +63,7 @@ type Order struct {
 	Dir     string           `json:"dir"`   // the task's folder, absolute
 	Needs   []string         `json:"needs"` // paths that the node must have
 	GPUs    int              `json:"gpus,omitempty"`
-	// ShmSize in bytes and Ulimits are what the node must have.
+	// ShmSize in bytes is what the node must have, Ulimits are soft limits to set.
 	ShmSize int64             `json:"shm_size,omitempty"`
 	Ulimits map[string]uint64 `json:"ulimits,omitempty"`
 	// Deadline bounds the task from its start; 0 is none. Grace is what the
@@ -84,7 +87,10 @@ type Begin struct {
 	NodeGPUs string `json:"node_gpus,omitempty"`
 }
 
-// Stop is the executor's word about the TERM that follows.
+// BeatEvery is how often the job shows that it lives, and looks for a Stop.
+const BeatEvery = 2 * time.Second
+
+// Stop is the executor's word that the task has to end, and how.
 type Stop struct {
 	Grace time.Duration `json:"grace_ns"`
 }
@@ -136,7 +142,20 @@ func ReadBegin(folder string) (Begin, error) { return get[Begin](folder, beginFi
 // it has not, or that its job was killed.
 func ReadEnd(folder string) (End, error) { return get[End](folder, endFile) }
 
-// WriteStop tells the job what the TERM is about that will come.
+// Beat is the time of the job's last sign of life, by the clock of its node: it
+// can be compared with another Beat only. The zero time is none.
+func Beat(folder string) time.Time {
+	if !seen(folder, beatFile) {
+		return time.Time{}
+	}
+	info, err := os.Stat(filepath.Join(folder, beatFile))
+	if err != nil {
+		return time.Time{}
+	}
+	return info.ModTime()
+}
+
+// WriteStop tells the job to end the task.
 func WriteStop(folder string, s Stop) error { return put(filepath.Join(folder, stopFile), s) }
 
 // Claim decides that nobody begins the task any more. False: it has begun.
