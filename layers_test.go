@@ -74,6 +74,7 @@ var mayImport = map[string][]string{
 	"stdlib/trace/kernel":   {},
 	"stdlib/trace/interval": {},
 	"stdlib/trace/bounds":   {},
+	"stdlib/trace/host":     {"stdlib/trace/read", "stdlib/trace/launch", "stdlib/trace/profile", "stdlib/trace/internal"},
 	"stdlib/trace/launch":   {"stdlib/trace/read", "stdlib/trace/internal"},
 	"stdlib/trace/profile":  {"stdlib/trace/read", "stdlib/trace/launch", "stdlib/trace/kernel", "stdlib/trace/internal"},
 	"stdlib/trace/layers":   {"stdlib/trace/read", "stdlib/trace/launch", "stdlib/trace/kernel", "stdlib/trace/interval", "stdlib/trace/profile", "stdlib/trace/internal"},

@@ -3,7 +3,7 @@ package lang
 import "regexp"
 
 var (
-	campaignName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,99}$`)
+	campaignName = bounded{100, regexp.MustCompile(`^[a-z0-9][a-z0-9._-]*$`)}
 	modelID      = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*$`)
 )
 

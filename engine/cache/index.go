@@ -98,7 +98,7 @@ type indexEntry struct {
 // newIndex makes room for the records of a journal of this size, by what a
 // record usually takes: growing the maps would be half the time of opening.
 func newIndex(journalSize int64) index {
-	n := int(min(journalSize/1024, 1<<20))
+	n := int(min(journalSize/512, 1<<20))
 	return index{entries: make([]indexEntry, 0, n), key: make(map[key.Key]int32, n), node: make(map[string]int32, n),
 		kind: map[string]int32{}}
 }
@@ -159,9 +159,8 @@ func (x *index) addRecord(h recordHead, at journal.Span) {
 	x.serial = max(x.serial, h.serial)
 }
 
-// chain lists a chain's entries, oldest first.
-func (x *index) chain(newest int32, older func(*indexEntry) int32) []*indexEntry {
-	var out []*indexEntry
+// chain lists a chain's entries, oldest first, in out's memory where they fit.
+func (x *index) chain(out []*indexEntry, newest int32, older func(*indexEntry) int32) []*indexEntry {
 	for n := newest; n != 0; {
 		e := &x.entries[n-1]
 		out = append(out, e)

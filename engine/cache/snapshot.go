@@ -119,7 +119,8 @@ func (s *Snapshot) Serial() uint64 {
 // each output. The caller owns the records.
 func (s *Snapshot) Lookup(k key.Key) []*Record {
 	s.mu.Lock()
-	list := s.index.chain(s.index.key[k], func(e *indexEntry) int32 { return e.olderKey })
+	var few [4]*indexEntry
+	list := s.index.chain(few[:0], s.index.key[k], func(e *indexEntry) int32 { return e.olderKey })
 	s.mu.Unlock()
 	found := slices.DeleteFunc(s.read(list), func(r *Record) bool { return !s.complete(r) })
 	if len(found) == 0 {
@@ -152,7 +153,7 @@ func (s *Snapshot) lost(serial uint64) bool {
 // those whose outputs are gone.
 func (s *Snapshot) History(node string) []*Record {
 	s.mu.Lock()
-	list := s.index.chain(s.index.node[node], func(e *indexEntry) int32 { return e.olderNode })
+	list := s.index.chain(nil, s.index.node[node], func(e *indexEntry) int32 { return e.olderNode })
 	s.mu.Unlock()
 	return s.read(list)
 }
@@ -183,7 +184,7 @@ func (s *Snapshot) Record(serial uint64) *Record {
 // Kind returns the newest record of each key of a kind, oldest first.
 func (s *Snapshot) Kind(kind string) []*Record {
 	s.mu.Lock()
-	list := s.index.chain(s.index.kind[kind], func(e *indexEntry) int32 { return e.olderKind })
+	list := s.index.chain(nil, s.index.kind[kind], func(e *indexEntry) int32 { return e.olderKind })
 	s.mu.Unlock()
 	newest := map[key.Key]*indexEntry{}
 	for _, e := range list {
@@ -235,10 +236,11 @@ func (s *Snapshot) Defects() []string { return s.defects.All() }
 
 // Close ends reading.
 func (s *Snapshot) Close() error {
+	err := s.objects.Close()
 	if s.file == nil {
-		return nil
+		return err
 	}
-	return s.file.Close()
+	return errors.Join(err, s.file.Close())
 }
 
 // readID reads the store's name; "" if it has none.

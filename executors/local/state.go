@@ -314,9 +314,11 @@ func remains(task executors.TaskID, supervisor proc.ID, known []proc.ID) ([]proc
 	if err != nil {
 		return nil, err
 	}
-	roots := slices.DeleteFunc(proc.Marked(all, mark(task)), func(p proc.Process) bool {
+	// Most processes are older: their environments need not be read.
+	younger := slices.DeleteFunc(slices.Clone(all), func(p proc.Process) bool {
 		return p.Pid == os.Getpid() || p.Start < supervisor.Start
 	})
+	roots := proc.Marked(younger, mark(task))
 	for _, p := range all {
 		if slices.Contains(known, p.ID) && !slices.Contains(roots, p) {
 			roots = append(roots, p)

@@ -38,6 +38,10 @@ type Store struct {
 	disk   durable.Disk
 	defect func(format string, args ...any)
 
+	open sync.Once // of a reader's folder
+	held *os.File  // keeps it open; nil: by path
+	at   int       // its descriptor; -1: by path
+
 	mu sync.Mutex
 	// sound are the objects that this process has read whole and found right,
 	// broken those found wrong and not stored again since; guarded by mu.
@@ -55,11 +59,51 @@ func New(dir string, writer bool, disk durable.Disk, defect func(format string, 
 	}
 }
 
-func (o *Store) file(d key.Digest) string {
-	// By hand: a plan asks for every output of every node.
-	b := make([]byte, 0, len(o.cas)+2*len(d)+1)
-	b = append(hex.AppendEncode(append(b, o.cas...), d[:1]), filepath.Separator)
-	return string(hex.AppendEncode(b, d[1:]))
+func (o *Store) file(d key.Digest) string { return o.cas + name(d) }
+
+// name is an object's name in cas. It is made by hand: a plan asks for every
+// output of every node.
+func name(d key.Digest) string {
+	var b [2*len(d) + 1]byte
+	hex.Encode(b[:], d[:1])
+	b[2] = filepath.Separator
+	hex.Encode(b[3:], d[1:])
+	return string(b[:])
+}
+
+// stat looks at an object's file. A reader does so from the folder of objects
+// as it first found it, which spares the kernel the way there each time; what it
+// does not find there it looks for by the path. A writer goes by the path at
+// once: it must see what it has just written.
+func (o *Store) stat(d key.Digest, st *unix.Stat_t) error {
+	if at := o.folder(); at >= 0 && unix.Fstatat(at, name(d), st, unix.AT_SYMLINK_NOFOLLOW) == nil {
+		return nil
+	}
+	return o.disk.Look(o.file(d), st)
+}
+
+// folder is the open folder of objects, -1 for a writer, where there is none, and
+// where a test hides files.
+func (o *Store) folder() int {
+	if o.writer || o.disk.See != nil {
+		return -1
+	}
+	o.open.Do(func() {
+		o.at = -1
+		if f, err := os.OpenFile(o.cas, unix.O_PATH|unix.O_DIRECTORY, 0); err == nil {
+			o.held, o.at = f, int(f.Fd())
+		}
+	})
+	return o.at
+}
+
+// Close lets go of the folder. The Store is of no use afterwards.
+func (o *Store) Close() error {
+	o.folder()
+	if o.held == nil {
+		return nil
+	}
+	return o.held.Close()
 }
 
 // Has reports whether an object of this size is there. It reads no bytes.
@@ -71,7 +115,7 @@ func (o *Store) Has(d key.Digest, size int64) bool {
 		return false
 	}
 	var st unix.Stat_t
-	err := o.disk.Look(o.file(d), &st)
+	err := o.stat(d, &st)
 	switch {
 	case err == unix.ENOENT || err == unix.ENOTDIR:
 		o.defect("object %s is missing", d)

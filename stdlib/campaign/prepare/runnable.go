@@ -44,24 +44,6 @@ func Runnable(c *lang.Campaign) error {
 			no(fw.Range, "framework %q is a running url, and this build measures only servers that it starts; write image = \"…\" or program = \"…\"", fw.Label)
 		}
 	}
-	w := c.Load.Workload
-	if w.Dataset != "random" {
-		no(lang.Range{}, "workload: dataset %q cannot be made in this build yet; write dataset = \"random\"", w.Dataset)
-	}
-	switch w.Arrival {
-	case "inf", "constant", "poisson":
-	default:
-		no(lang.Range{}, "workload: arrival %q cannot be sent in this build yet; write inf, constant or poisson", w.Arrival)
-	}
-	if w.Endpoint == "chat" {
-		no(lang.Range{}, "workload: random prompts are token ids, and the chat endpoint takes none; write endpoint = \"completions\"")
-	}
-	if w.Lane != "" && w.Lane != "main" {
-		no(lang.Range{}, "workload: lane %q needs a table of its own, which this build does not have yet; write lane = \"main\"", w.Lane)
-	}
-	if c.Judge.Quality.PowerCap == "reject" {
-		no(lang.Range{}, "quality: this build does not judge a cell by the GPU's power cap yet; write power_cap = \"record\"")
-	}
 	if c.Judge.Accuracy != nil {
 		no(lang.Range{}, "accuracy: this build has no scorer yet; leave the block out")
 	}
@@ -70,9 +52,6 @@ func Runnable(c *lang.Campaign) error {
 	}
 	if c.Run.Cache.Remote != "" {
 		no(lang.Range{}, "cache: this build has no remote store yet; leave remote out")
-	}
-	for _, t := range c.Run.Traces {
-		no(t.Range, "trace %q: this build reads no traces yet; leave the block out", t.Name)
 	}
 	if c.Run.History != "" {
 		no(lang.Range{}, "history: this build reads no PR history yet; leave the block out")
