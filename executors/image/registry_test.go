@@ -77,10 +77,11 @@ func TestRegistry(t *testing.T) {
 	output(t, "skopeo", "copy", "-q", "--dest-tls-verify=false", "oci:"+dir+"/l:1", "docker://"+host+"/team/x:oci")
 	output(t, "skopeo", "copy", "-q", "--src-tls-verify=false", "docker://"+host+"/team/x:1", "oci:"+dir+"/back:2")
 	output(t, "skopeo", "copy", "-q", "--src-tls-verify=false", "docker://"+host+"/team/x:1", "docker-archive:"+dir+"/back.tar:y:3")
+	output(t, "skopeo", "copy", "-q", "--dest-compress", "--dest-compress-format", "zstd", "oci:"+dir+"/l:1", "oci:"+dir+"/zstd:1")
 	digest := strings.TrimSpace(string(output(t, "skopeo", "inspect", "--tls-verify=false", "--format", "{{.Digest}}", "docker://"+host+"/team/x:1")))
 
 	ctx := context.Background()
-	for _, ref := range []string{host + "/team/x:1", host + "/team/x@" + digest, host + "/team/x:oci", "oci:" + dir + "/back:2", "oci:" + dir + "/back", "docker-archive:" + dir + "/back.tar", "oci:" + dir + "/l"} {
+	for _, ref := range []string{host + "/team/x:1", host + "/team/x@" + digest, host + "/team/x:oci", "oci:" + dir + "/back:2", "oci:" + dir + "/back", "docker-archive:" + dir + "/back.tar", "oci:" + dir + "/l", "oci:" + dir + "/zstd"} {
 		i, err := Open(ctx, ref, Platform{})
 		must(t, err)
 		if i.Identity() != built.Identity() {
