@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -29,17 +28,11 @@ var victims = []string{"Engine", "Runner", "Interrupt", "InterruptTwice", "Inter
 // running after five seconds – or after the next apply, where both were killed –
 // and the next apply ends with the same table (DESIGN 11.4, 11.7; R008, R077).
 func TestKilledAnywhere(t *testing.T) {
-	whole := newSite(t, pair("none"))
-	events := strings.Count(whole.must(0, "apply", "--json").out, "\n")
-	want := blanked(t, whole)
+	want, events := undisturbed(t)
 	if events < 2*killPoints {
 		t.Fatalf("a whole run has only %d events", events)
 	}
-	rng := rand.New(rand.NewPCG(11, 4))
-	points := killPoints
-	if v, err := strconv.Atoi(os.Getenv("SOTABUILD_SOAK")); err == nil {
-		points = v
-	}
+	points, rng := soaking(killPoints, 4)
 	for i := range points {
 		b := &breaking{victim: victims[i%len(victims)], at: 1 + rng.IntN(events*3/4)}
 		t.Run(fmt.Sprintf("%sAtEvent%dOf%d", b.victim, b.at, events), func(t *testing.T) {
@@ -49,22 +42,7 @@ func TestKilledAnywhere(t *testing.T) {
 			if b.victim != "EngineAndRunner" {
 				waitGone(t, s, 5*time.Second)
 			}
-			second := s.run("apply", "--json")
-			if second.code != 0 {
-				t.Fatalf("apply after the break: exit code %d\n%s\n%s", second.code, second.out, second.err)
-			}
-			waitGone(t, s, time.Second)
-			for _, n := range startedNodes(second.out) {
-				if slices.Contains(b.finished, n) {
-					t.Errorf("%s had finished and was run again", n)
-				}
-			}
-			if got := blanked(t, s); got != want {
-				t.Errorf("the final table differs\n--- got\n%s--- want\n%s", got, want)
-			}
-			if third := s.must(0, "apply", "--json"); len(startedNodes(third.out)) > 0 {
-				t.Errorf("a third apply ran %v", startedNodes(third.out))
-			}
+			recovers(t, s, b.finished, want)
 		})
 	}
 }

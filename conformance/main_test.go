@@ -115,6 +115,9 @@ type result struct {
 func (s *site) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, filepath.Join(bin, "sotabuild"), append([]string{"-C", s.dir}, args...)...)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + s.dir, "NO_COLOR=1"}
+	if hub, ok := os.LookupEnv("HF_ENDPOINT"); ok {
+		cmd.Env = append(cmd.Env, "HF_ENDPOINT="+hub)
+	}
 	cmd.WaitDelay = 10 * time.Second
 	return cmd
 }

@@ -29,3 +29,27 @@ func mountSmall(t *testing.T, dir, options string) {
 		})
 	}
 }
+
+// mountReadOnly puts an empty file system that cannot be written over a folder,
+// until the function that it returns, or the test, ends it.
+func mountReadOnly(t *testing.T, dir string) (lift func()) {
+	err := syscall.Mount("tmpfs", dir, "tmpfs", syscall.MS_RDONLY, "size=4k")
+	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EACCES) {
+		t.Skipf("SKIPPED: mounting a small file system is forbidden here: %v", err)
+	}
+	if err != nil {
+		t.Errorf("mounting over %s: %v", dir, err)
+		return func() {}
+	}
+	done := false
+	lift = func() {
+		if !done {
+			done = true
+			if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	t.Cleanup(lift)
+	return lift
+}

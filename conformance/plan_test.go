@@ -122,6 +122,25 @@ func TestBudgetAndTimeline(t *testing.T) {
 		t.Errorf("show --timeline:\n%s", out)
 	}
 	s.edit("campaign.hcl", "input_len   = 16", "input_len   = 17")
+	// The base candidates of both sides come before the others of any.
+	var order struct {
+		Order []struct {
+			Nodes []string
+			Left  int
+			Why   string
+		}
+	}
+	if err := json.Unmarshal([]byte(s.must(0, "plan", "--json", "--deadline", "1ms").out), &order); err != nil || len(order.Order) != 6 {
+		t.Fatalf("plan --deadline --json: %v, %+v", err, order)
+	}
+	for i, want := range []string{`bench.good["baseline"]`, `bench.slow["baseline"]`} {
+		if o := order.Order[i]; !strings.HasPrefix(o.Nodes[0], want) || o.Left != 1 || !strings.Contains(o.Why, "over the deadline") {
+			t.Errorf("start %d is %+v, want all of %s left", i, o, want)
+		}
+	}
+	if out := s.must(0, "plan", "--deadline", "1ms").out; !strings.Contains(out, "what tells most first:\n   1. bench.good") || !strings.Contains(out, "left: over the deadline") {
+		t.Errorf("plan --deadline:\n%s", out)
+	}
 	if r := s.must(6, "apply", "--deadline", "1ms"); !strings.Contains(r.err, "did not fit into the budget") {
 		t.Errorf("a deadline that has passed: %s", r.err)
 	}

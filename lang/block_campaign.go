@@ -3,7 +3,7 @@ package lang
 import "regexp"
 
 var (
-	campaignName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,99}$`)
+	campaignName = bounded{100, regexp.MustCompile(`^[a-z0-9][a-z0-9._-]*$`)}
 	modelID      = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*$`)
 )
 
@@ -61,7 +61,7 @@ var campaignBlocks = []Block{
 		Rules: "R018 R019 R055",
 		Attrs: []Attr{
 			{"path", pathType, "", false, "", "The weights: a folder, or a file where the framework takes one. Not together with revision.", "R019", into(func(m *Model, v string) { m.Path = v })},
-			{"revision", revisionType, "", false, "", "Commit of the hub repository that the id names. Not together with path.", "R019", into(func(m *Model, v string) { m.Revision = v })},
+			{"revision", revisionType, "", false, "", "Commit of the hub repository that the id names. Apply fetches it once into the store and checks it; servers then run with the hub off. Not together with path.", "R019", into(func(m *Model, v string) { m.Revision = v })},
 			{"tokenizer", textType, "", false, "", "The tokenizer's id or path; the model's own if left out.", "R019", into(func(m *Model, v string) { m.Tokenizer = v })},
 			{"precision", textType, "", false, `"auto"`, "Number format of the weights in memory, such as \"bf16\"; \"auto\" is what the weights say.", "R019 R055", into(func(m *Model, v string) { m.Precision = v })},
 			{"quantization", textType, "", false, `"none"`, "Quantization method, or \"none\".", "R019 R055", into(func(m *Model, v string) { m.Quantization = v })},
@@ -87,6 +87,7 @@ var campaignBlocks = []Block{
 			{"ids", idsType, "", true, "", "GPUs that every framework gets, the same for all; their number is the length of the list.", "R021 R055", into(func(g *GPUs, v []string) { g.IDs = v })},
 			{"multi_node", boolType, "", false, `false`, "Whether a server may span several hosts.", "R021", into(func(g *GPUs, v bool) { g.MultiNode = v })},
 			{"price_per_hour", positiveType, "price of one GPU for one hour", false, "", "Gives the price of a million tokens in reports.", "", into(func(g *GPUs, v float64) { g.PricePerHour = &v })},
+			{"accept", namesType, "", false, "", "Fields of the host's probe that may be out of range, such as governor; recorded with every result.", "", into(func(g *GPUs, v []string) { g.Accept = v })},
 		},
 		Words: map[string]string{"count": "The count is the length of ids.", "gpu_count": "The count is the length of ids.", "visible_ids": "Write ids.", "visible_devices": "Write ids.", "type": "Write model.", "name": "Write model."},
 		open:  func(h header) any { return &GPUs{Range: h.at} },

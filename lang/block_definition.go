@@ -113,7 +113,7 @@ var definitionBlocks = []Block{
 		close: within(func(d, b *Definition) { d.Native = b.Native }),
 	},
 	{
-		Path: "file.definition.profiler", Doc: "How its profiler is armed and driven. {dir} is the folder for traces, {stage} what is profiled, {steps} how many engine steps.", Rules: "R140",
+		Path: "file.definition.profiler", Doc: "How its profiler is armed and driven. {dir} is the folder for traces, {stage} what is profiled, {steps} how many engine steps, {range} the first and the last of them counted from the start, as 10-15.", Rules: "R140",
 		Attrs: []Attr{
 			{"flags", flagsType, "", false, "", "Flags that arm it; no candidate that is measured has them.", "", into(func(x *Profiler, v []Flag) { x.Flags = v })},
 			{"env", textsType, "", false, "", "Environment that arms it.", "", into(func(x *Profiler, v map[string]string) { x.Env = v })},
@@ -121,6 +121,16 @@ var definitionBlocks = []Block{
 		},
 		open:  func(h header) any { return &Profiler{} },
 		close: within(func(d *Definition, x *Profiler) { d.Profiler = x }),
+	},
+	{
+		Path: "file.definition.profiler.mapping", Doc: "How a second trace is armed that lends its operators, lines and shapes to the first: GPU graphs off, stacks and shapes on. Without the block none is taken.",
+		Attrs: []Attr{
+			{"flags", flagsType, "", false, "", "Flags that are given too, or in place of the candidate's or the profiler's of the same name.", "", into(func(m *Mapping, v []Flag) { m.Flags = v })},
+			{"env", textsType, "", false, "", "Environment that is set too.", "", into(func(m *Mapping, v map[string]string) { m.Env = v })},
+			{"body", textType, "", false, "", "JSON that is sent to start in place of its body.", "", into(func(m *Mapping, v string) { m.Body = v })},
+		},
+		open:  func(header) any { return &Mapping{} },
+		close: within(func(x *Profiler, m *Mapping) { x.Mapping = m }),
 	},
 	callBlock("file.definition.profiler.start", "The request that starts it.", func(x *Profiler, c *Call) { x.Start = c }),
 	callBlock("file.definition.profiler.stop", "The request that stops it; it answers when the files are written.", func(x *Profiler, c *Call) { x.Stop = c }),

@@ -11,11 +11,11 @@ var frameworkBlocks = []Block{
 		Attrs: []Attr{
 			{Name: forEach, Type: eachType, Doc: "Repeats the block for each element, named LABEL_KEY; each.key and each.value stand inside."},
 			{"use", nameType, "", false, "", "Name of the definition; the label if left out.", "R033", into(func(f *Framework, v string) { f.Use = v })},
-			{"image", textType, "", false, "", "Container image that holds the program.", "", into(func(f *Framework, v string) { f.Image = v })},
-			{"program", pathType, "", false, "", "The server program on the host, without an image.", "", into(func(f *Framework, v string) { f.Program = v })},
+			{"image", imageType, "", false, "", "Container image that holds the program: NAME:TAG of a registry, docker-archive:FILE or oci:FOLDER. May stand beside program.", "", into(func(f *Framework, v string) { f.Image = v })},
+			{"program", pathType, "", false, "", "The server program on the host, for executors without containers. Where the image has it at the same path, it is taken from there.", "", into(func(f *Framework, v string) { f.Program = v })},
 			{"url", urlsType, "", false, "", "Addresses of a server that already runs; nothing is started, and what cannot be seen is not exposed.", "", into(func(f *Framework, v []string) { f.URL = v })},
 			{"checkout", pathType, "", false, "", "Git work tree of the system, which a loop patches.", "R020", into(func(f *Framework, v string) { f.Checkout = v })},
-			{"tree", pathType, "", false, "", "Folder whose content is the software; without it the program's file alone identifies it.", "", into(func(f *Framework, v string) { f.Tree = v })},
+			{"tree", pathType, "", false, "", "Folder around the program whose content is the software; without it the program's file alone identifies it. In an image it is the folder that lies around the program in the same way.", "", into(func(f *Framework, v string) { f.Tree = v })},
 			{"start_timeout", durationType, "", false, `"10m"`, "How long the server may take until it is healthy; no part of a key.", "", into(func(f *Framework, v time.Duration) { f.StartTimeout = v })},
 			{"port", portType, "", false, `0`, "Fixed port; 0 takes a free one.", "", into(func(f *Framework, v int) { f.Port = v })},
 			{"env", envType, "", false, "", "Environment of the server, laid over the definition's; all of it is keyed. Secrets stand in the secrets block.", "", into(func(f *Framework, v map[string]string) { f.Env = v })},
@@ -86,12 +86,12 @@ var portType = Type{Name: "port number; 0 is a free one", decode: func(g *given)
 func executorBlock(path, doc string, closing func(parent, self any)) Block {
 	return Block{
 		Path: path, Label: "the executor's kind",
-		Labels: []string{"auto", "local", "docker", "oci", "slurm", "kubernetes"},
+		Labels: executorNames(),
 		Doc:    doc,
 		Attrs: []Attr{
 			{"shm_size", bytesType, "", false, "", "Size of /dev/shm in a container.", "", into(func(e *Executor, v int64) { e.ShmSize = v })},
 			{"ipc", choiceType("host", "private"), "", false, "", "Whose shared memory a container sees.", "", into(func(e *Executor, v string) { e.IPC = v })},
-			{"options", flagsType, "", false, "", "Further settings of that kind of executor, such as a partition.", "", into(func(e *Executor, v []Flag) { e.Options = v })},
+			{"options", flagsType, "", false, "", "Further settings of that kind of executor, such as a partition; each kind has its own.", "", into(func(e *Executor, v []Flag) { e.Options = v })},
 		},
 		Words: map[string]string{"type": "The kind is the block's label: executor \"docker\" {", "partition": "Write options = { partition = \"…\" }."},
 		open:  func(h header) any { return &Executor{Type: h.name, Range: h.at} },

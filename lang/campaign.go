@@ -93,6 +93,7 @@ type GPUs struct {
 	IDs          []string
 	MultiNode    bool
 	PricePerHour *float64 // of one GPU
+	Accept       []string // fields of the host's probe that may be out of range
 	Range        Range
 }
 
@@ -146,8 +147,11 @@ type Framework struct {
 
 // Source is where a framework's program comes from.
 type Source struct {
+	// Image is a registry's NAME:TAG or NAME@sha256:…, or docker-archive: or
+	// oci: with an absolute path (ImagePath). It may stand beside Program: each
+	// executor takes the one that it can run.
 	Image    string
-	Program  string // absolute path on the host; "" with an image or URL
+	Program  string // absolute path on the host; "" with a URL, or with an image alone
 	URL      []string
 	Checkout string // absolute
 	// Tree is the folder whose content is the software, absolute; "" where the

@@ -211,27 +211,43 @@ func checkProfiler(d *Definition, add func(format string, args ...any)) {
 		add("its profiler is offline and has start or stop requests. Remove them, or offline.")
 	case !x.Offline && (x.Start == nil || x.Stop == nil):
 		add("its profiler needs a start and a stop block, each with path = \"/…\". Where it cannot be driven while it serves, write offline = true.")
+	case x.Offline && x.Mapping != nil:
+		add("its profiler is offline and has a mapping block, which is for traces that are taken while it serves. Remove one of the two.")
+	}
+	flags, env, bodies := x.Flags, []map[string]string{x.Env}, []string{}
+	for _, c := range []*Call{x.Start, x.Stop} {
+		if c != nil {
+			bodies = append(bodies, c.Body)
+		}
+	}
+	if m := x.Mapping; m != nil {
+		if len(m.Flags) == 0 && len(m.Env) == 0 && m.Body == "" {
+			add("the mapping block of its profiler is empty, so its trace would be the same. Write the flag that turns graphs off, or remove the block.")
+		}
+		flags, env, bodies = slices.Concat(flags, m.Flags), append(env, m.Env), append(bodies, m.Body)
 	}
 	texts := []string{}
-	for _, f := range x.Flags {
+	for _, f := range flags {
 		texts = append(texts, f.Value.Text())
 	}
-	for _, name := range sortedNames(x.Env) {
-		texts = append(texts, x.Env[name])
+	for _, e := range env {
+		for _, name := range sortedNames(e) {
+			texts = append(texts, e[name])
+		}
 	}
-	for _, c := range []*Call{x.Start, x.Stop} {
-		if c == nil || c.Body == "" {
+	for _, body := range bodies {
+		if body == "" {
 			continue
 		}
-		texts = append(texts, c.Body)
-		if !json.Valid([]byte(c.Body)) {
-			add("a body of its profiler is no JSON: %s. Write it with jsonencode({ … }).", c.Body)
+		texts = append(texts, body)
+		if !json.Valid([]byte(body)) {
+			add("a body of its profiler is no JSON: %s. Write it with jsonencode({ … }).", body)
 		}
 	}
 	for _, t := range texts {
 		for _, w := range placeholder.FindAllString(t, -1) {
-			if !slices.Contains([]string{"{dir}", "{stage}", "{steps}", "{}"}, w) {
-				add("its profiler has %s, which is not filled in. The words in braces are {dir}, {stage}, {steps}.", w)
+			if !slices.Contains([]string{"{dir}", "{stage}", "{steps}", "{range}", "{}"}, w) {
+				add("its profiler has %s, which is not filled in. The words in braces are {dir}, {stage}, {steps}, {range}.", w)
 			}
 		}
 	}

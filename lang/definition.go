@@ -77,12 +77,21 @@ type FlagRules struct {
 }
 
 // Profiler says how the system's profiler is armed and driven. Texts may hold
-// {dir}, {stage} and {steps}.
+// {dir}, {stage}, {steps} and {range}.
 type Profiler struct {
 	Flags       []Flag
 	Env         map[string]string
 	Start, Stop *Call // nil with Offline
 	Offline     bool
+	Mapping     *Mapping // nil: no mapping trace is taken
+}
+
+// Mapping is what a mapping trace is armed with beside, or in place of, what
+// the profiler block says.
+type Mapping struct {
+	Flags []Flag
+	Env   map[string]string
+	Body  string // "" sends that of Start
 }
 
 // Call is one POST to the server; an empty Body sends none.

@@ -13,6 +13,9 @@ func (d *draft) takesPart(f *Framework) bool {
 
 func (d *draft) checkFramework(f *Framework, p *problems) {
 	d.checkSource(f, p)
+	if f.Executor != nil {
+		checkExecutor(f.Executor, p)
+	}
 	if f.Definition == nil {
 		return
 	}
@@ -54,8 +57,8 @@ func (d *draft) checkSource(f *Framework, p *problems) {
 		}
 	}
 	switch {
-	case len(ways) > 1:
-		p.add(cExclusive, d.at[place+ways[1]], "A framework comes from an image, a program on the host, or a url that already runs; here stand %s. Keep one of them.", oneOf(ways))
+	case len(ways) > 1 && ways[len(ways)-1] == "url":
+		p.add(cExclusive, d.at[place+"url"], "A framework is a url that already runs, or it is started from an image, a program on the host, or whichever of both its executor takes; here stand %s. Keep the url, or remove it.", oneOf(ways))
 	case len(ways) == 0 && d.takesPart(f):
 		p.add(cMissing, f.Range, "Nothing says where %q comes from. Write one of image = \"NAME:TAG\", program = \"/path/of/the/program\", or url = [\"http://HOST:PORT\"].", f.Label)
 	}

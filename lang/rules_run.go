@@ -16,6 +16,7 @@ func (d *draft) checkRun(p *problems) {
 	if r.Executor.Type == "" {
 		r.Executor.Type = "auto"
 	}
+	checkExecutor(&r.Executor, p)
 	if c := r.Cache; c.Remote != "" && !remote.MatchString(c.Remote) {
 		p.add(cBadValue, d.at["cache.remote"], "%q: write the registry and the repository as oci://HOST/NAME, in small letters and without name or password; the credentials of the registry's own client are used.", "remote")
 	}

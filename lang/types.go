@@ -209,9 +209,19 @@ var (
 var (
 	envName  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 	revision = regexp.MustCompile(`^[0-9a-f]{40}$`)
-	plain    = regexp.MustCompile(`^[a-z][a-z0-9_]{0,63}$`)
-	flagName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.]{0,127}$`)
+	plain    = bounded{64, regexp.MustCompile(`^[a-z][a-z0-9_]*$`)}
+	flagName = bounded{128, regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.]*$`)}
 )
+
+// bounded is a pattern of texts of at most so many bytes. A bound in the
+// pattern itself would be multiplied out at every start of the program.
+type bounded struct {
+	most int
+	*regexp.Regexp
+}
+
+// MatchString reports whether s is short enough and fits.
+func (b bounded) MatchString(s string) bool { return len(s) <= b.most && b.Regexp.MatchString(s) }
 
 func nameProblem(s string) string {
 	if !plain.MatchString(s) {

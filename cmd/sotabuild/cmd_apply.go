@@ -25,7 +25,6 @@ import (
 	"github.com/sotabuild/sotabuild/engine/plan/saved"
 	"github.com/sotabuild/sotabuild/engine/sched"
 	"github.com/sotabuild/sotabuild/executors"
-	"github.com/sotabuild/sotabuild/executors/local"
 	"github.com/sotabuild/sotabuild/lang"
 	"github.com/sotabuild/sotabuild/stdlib/campaign/prepare"
 	"github.com/sotabuild/sotabuild/stdlib/campaign/show"
@@ -64,9 +63,7 @@ func applyCommand(a *app) *cobra.Command {
 		},
 	}
 	o.register(cmd)
-	cmd.Flags().Float64Var(&o.gpuHours, "max-gpu-hours", 0, "start only what fits, by what it took the last time; the rest is left to the next apply (exit 6)")
 	cmd.Flags().StringVar(&o.trace, "trace", "", "write what ran when to this file, as a Chrome trace (ui.perfetto.dev opens it)")
-	cmd.Flags().StringVar(&o.deadline, "deadline", "", "start only what ends by then: a span (\"90m\") or a time (2026-12-01T06:00:00Z)")
 	return cmd
 }
 
@@ -110,6 +107,9 @@ func (a *app) readPlan(path string, o *planOptions) (saved.Plan, error) {
 func (a *app) apply(ctx context.Context, store *cache.Local, c *lang.Campaign, o planOptions, bound *saved.Plan) error {
 	interrupt, stop := interrupts()
 	defer stop()
+	if _, err := a.pull(ctx, c); err != nil {
+		return err
+	}
 	s, err := a.open(ctx, store, c)
 	if err != nil {
 		return err
@@ -193,7 +193,10 @@ func (r *run) once(ctx context.Context, s *session, o planOptions) (sched.Summar
 }
 
 func (r *run) exec(ctx context.Context, s *session, p *plan.Plan) (sched.Summary, error) {
-	exec := local.New(s.Facts.Self, s.tasks())
+	blocks, err := s.blocks()
+	if err != nil {
+		return sched.Summary{}, err
+	}
 	runLog, err := openRunLog(s.dir, r.id)
 	if err != nil {
 		return sched.Summary{}, err
@@ -208,9 +211,9 @@ func (r *run) exec(ctx context.Context, s *session, p *plan.Plan) (sched.Summary
 	}
 	sum, err := sched.Run(ctx, sched.Config{
 		Graph: s.Graph, Plan: p, Store: r.store, Events: sink, Dir: s.tasks(),
-		Executor: func(string) executors.Executor { return exec },
-		Run:      r.id, Tool: version(), Host: hostname(), Now: time.Now, Interrupt: r.interrupt,
-		Unchanged: prepare.Unchanged(s.files),
+		Executor: func(block string) executors.Executor { return blocks[block] }, Elsewhere: s.places.elsewhere,
+		Run: r.id, Tool: version(), Host: hostname(), Now: time.Now, Interrupt: r.interrupt,
+		Unchanged: prepare.Unchanged(s.files, s.imageOf(ctx)),
 	})
 	screen.close()
 	if cerr := runLog.close(); err == nil {

@@ -2,13 +2,16 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sotabuild/sotabuild/engine/cache"
+	"github.com/sotabuild/sotabuild/engine/cache/archive"
 	"github.com/sotabuild/sotabuild/engine/cache/gc"
 	"github.com/sotabuild/sotabuild/engine/key"
 	"github.com/sotabuild/sotabuild/engine/plan"
@@ -18,13 +21,13 @@ import (
 
 func cacheCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "cache", Short: "List, verify, repair or clear the store",
+		Use: "cache", Short: "List, verify, repair, clear or fill the store",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return fail(codeUsage, fmt.Errorf("cache needs a command: ls, verify, repair or gc"))
+			return fail(codeUsage, fmt.Errorf("cache needs a command: ls, verify, repair, gc or import"))
 		},
 	}
-	cmd.AddCommand(cacheLsCommand(a), cacheVerifyCommand(a), cacheRepairCommand(a), cacheGCCommand(a))
+	cmd.AddCommand(cacheLsCommand(a), cacheVerifyCommand(a), cacheRepairCommand(a), cacheGCCommand(a), cacheImportCommand(a))
 	return cmd
 }
 
@@ -103,6 +106,51 @@ func cacheRepairCommand(a *app) *cobra.Command {
 	}
 }
 
+func cacheImportCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "import RUN_DIR", Short: "Take the results of a run directory into the store", Args: cobra.ExactArgs(1),
+		Long: "import reads the records that apply and report keep in a run directory, with every\n" +
+			"output, and puts those that the store does not have into it: on another machine, or\n" +
+			"after the store was deleted, plan then finds them by key. A file whose bytes are not\n" +
+			"those that were recorded is refused by its name, and what needs it is left out.",
+		RunE: func(cmd *cobra.Command, args []string) error { return a.importRun(cmd.Context(), args[0]) },
+	}
+}
+
+// importRun takes over what is whole and ends with an error if anything is not.
+func (a *app) importRun(ctx context.Context, dir string) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return fail(codeUsage, fmt.Errorf("opening run directory: %w", err))
+	}
+	defer root.Close() // only read
+	in, err := archive.Open(root.FS())
+	if err != nil {
+		return fail(codeUsage, fmt.Errorf("reading run directory %s: %w", dir, err))
+	}
+	l, err := cache.OpenLocal(a.storeDir(), cache.Options{Command: "sotabuild cache import"})
+	if err != nil {
+		return err
+	}
+	n, err := in.Import(ctx, l)
+	a.defects(l.Defects())
+	if err = errors.Join(err, l.Close()); err != nil {
+		return err
+	}
+	if a.json {
+		err = a.printJSON(map[string]any{"campaign": in.Name, "imported": n, "refused": append([]string{}, in.Refused...)})
+	} else {
+		for _, r := range in.Refused {
+			fmt.Fprintln(a.out, "refused: "+r)
+		}
+		_, err = fmt.Fprintf(a.out, "%d records of campaign %q imported.\n", n, in.Name)
+	}
+	if err == nil && len(in.Refused) > 0 {
+		err = fail(codeError, fmt.Errorf("%d files or lines of %s are damaged or not its own; nothing of them was taken", len(in.Refused), dir))
+	}
+	return err
+}
+
 func (a *app) printReport(rep cache.Report) error {
 	if a.json {
 		return a.printJSON(rep)
@@ -111,6 +159,9 @@ func (a *app) printReport(rep cache.Report) error {
 		fmt.Fprintln(a.out, d)
 	}
 	fmt.Fprintf(a.out, "%d records, %d objects of %s, %d defects.\n", rep.Records, rep.Objects, size(rep.Bytes), len(rep.Defects))
+	if rep.Lost > 0 {
+		fmt.Fprintf(a.out, "%d records lost an output before; they are history and never a result.\n", rep.Lost)
+	}
 	return nil
 }
 

@@ -11,7 +11,7 @@ import (
 
 func ncuCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{Use: "ncu", Short: "Digests of Nsight Compute reports"}
-	cmd.AddCommand(digestCommand(a))
+	cmd.AddCommand(ncuRunCommand(a), harnessCommand(a), digestCommand(a))
 	return cmd
 }
 

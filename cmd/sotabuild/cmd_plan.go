@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,6 +13,8 @@ import (
 	"github.com/sotabuild/sotabuild/engine/compile"
 	"github.com/sotabuild/sotabuild/engine/plan"
 	"github.com/sotabuild/sotabuild/engine/plan/markdown"
+	"github.com/sotabuild/sotabuild/engine/sched/budget"
+	"github.com/sotabuild/sotabuild/stdlib/campaign"
 )
 
 // planOptions are the flags that plan and apply share.
@@ -27,6 +30,8 @@ type planOptions struct {
 func (o *planOptions) register(cmd *cobra.Command) {
 	cmd.Flags().StringArrayVar(&o.targets, "target", nil, "only this node or block and what it needs; may be repeated")
 	cmd.Flags().StringArrayVar(&o.replace, "replace", nil, "run this node although it is cached; may be repeated")
+	cmd.Flags().Float64Var(&o.gpuHours, "max-gpu-hours", 0, "start only what fits, by what it took the last time, and what tells most first; the rest is left to the next apply (exit 6)")
+	cmd.Flags().StringVar(&o.deadline, "deadline", "", "start only what ends by then: a span (\"90m\") or a time (2026-12-01T06:00:00Z)")
 }
 
 func planCommand(a *app) *cobra.Command {
@@ -45,6 +50,9 @@ func planCommand(a *app) *cobra.Command {
 			}
 			p, err := makePlan(s, o)
 			if err != nil {
+				return err
+			}
+			if p.Budget, err = o.budget(time.Now()); err != nil {
 				return err
 			}
 			if err := a.writePlan(s, p, o); err != nil {
@@ -79,6 +87,38 @@ func makePlan(s *session, o planOptions) (*plan.Plan, error) {
 	return p, nil
 }
 
+// order is the forecast of a plan that has a budget; nil of one that has none.
+func order(s *session, p *plan.Plan) []budget.Start {
+	if p.Budget.Empty() {
+		return nil
+	}
+	return budget.Forecast(s.Graph, p, s.store.Kind, time.Now())
+}
+
+// forecast is a line of it for people.
+func forecast(n int, o budget.Start) string {
+	line := fmt.Sprintf("%4d. %s", n, o.Nodes[0])
+	if more := len(o.Nodes) - 1; more > 0 {
+		line += fmt.Sprintf(" +%d in one task", more)
+	}
+	if o.Seconds > 0 {
+		line += fmt.Sprintf("  about %s", time.Duration(o.Seconds*float64(time.Second)).Round(100*time.Millisecond))
+		if o.GPUs > 0 {
+			line += fmt.Sprintf(", %.3f GPU-hours", o.Seconds*float64(o.GPUs)/3600)
+		}
+	} else {
+		line += "  never run"
+	}
+	switch o.Left {
+	case 0:
+	case len(o.Nodes):
+		line += "  left: " + o.Why
+	default:
+		line += fmt.Sprintf("  the last %d left: %s", o.Left, o.Why)
+	}
+	return line
+}
+
 // problemsError prints every problem of addresses at once.
 type problemsError []compile.Problem
 
@@ -108,7 +148,10 @@ func (a *app) writePlan(s *session, p *plan.Plan, o planOptions) error {
 // showPlan prints a plan for people or as JSON.
 func (a *app) showPlan(w io.Writer, s *session, p *plan.Plan, all bool) error {
 	if a.json {
-		b, err := json.MarshalIndent(p.Document(s.Graph), "", "  ")
+		b, err := json.MarshalIndent(struct {
+			plan.Document
+			Order []budget.Start `json:"order,omitempty"`
+		}{p.Document(s.Graph), order(s, p)}, "", "  ")
 		if err != nil {
 			return err
 		}
@@ -127,8 +170,18 @@ func (a *app) showPlan(w io.Writer, s *session, p *plan.Plan, all bool) error {
 	if e := p.Estimate.String(); e != "" {
 		fmt.Fprintln(w, st.dim(e))
 	}
-	if len(s.Unasked) > 0 {
-		fmt.Fprintf(w, "The help of %d programs is not known yet: apply asks for it first and checks every flag before the first server starts.\n", len(s.Unasked))
+	for i, o := range order(s, p) {
+		if i == 0 {
+			fmt.Fprintln(w, "Within the budget, what tells most first:")
+		}
+		fmt.Fprintln(w, forecast(i+1, o))
+	}
+	helps := slices.DeleteFunc(slices.Clone(s.Unasked), func(addr string) bool { return addr == campaign.HostAddr })
+	if len(helps) > 0 {
+		fmt.Fprintf(w, "The help of %d programs is not known yet: apply asks for it first and checks every flag before the first server starts.\n", len(helps))
+	}
+	if len(helps) < len(s.Unasked) {
+		fmt.Fprintln(w, "The GPUs were not looked at within a day: apply does so first, and stops where a field is out of range.")
 	}
 	return nil
 }

@@ -25,8 +25,9 @@ import (
 
 // profileOptions are the flags of profile.
 type profileOptions struct {
-	framework, scenario, candidate, out string
-	again                               bool
+	framework, scenario, candidate, out, stage string
+	traces, mapping                            []string // made apart
+	again, formalOnly                          bool
 }
 
 func profileCommand(a *app) *cobra.Command {
@@ -36,7 +37,11 @@ func profileCommand(a *app) *cobra.Command {
 		Short: "Trace one candidate's prefill and decode, and show where the time goes",
 		Long: "Starts the candidate's server with its profiler armed, warms it up, records prefill\n" +
 			"(the scenario's input, one token of answer) and decode (one token of prompt, the\n" +
-			"scenario's output), and writes the kernel, overlap and fuse tables of each.\n" +
+			"scenario's output), and writes the kernel, overlap and fuse tables of each. Where the\n" +
+			"framework's definition says how graphs are turned off, a second server is profiled so,\n" +
+			"and lends its operators, source lines and shapes to the tables.\n" +
+			"A system that cannot be profiled while it serves gives its traces with --trace, or with\n" +
+			"trace blocks of the campaign.\n" +
 			"A profile that the store has already is not taken again.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -59,6 +64,10 @@ func profileCommand(a *app) *cobra.Command {
 	f.StringVar(&o.scenario, "scenario", "", "the scenario whose lengths are used; needed where there are several")
 	f.StringVar(&o.candidate, "candidate", "baseline", "the candidate's name, as 'sotabuild show' prints it")
 	f.StringVar(&o.out, "out", "", "folder for traces and tables (default STORE/profiles)")
+	f.StringVar(&o.stage, "stage", "", "prefill or decode alone")
+	f.StringArrayVar(&o.traces, "trace", nil, "file or folder of a trace that was made apart; nothing is started then")
+	f.StringArrayVar(&o.mapping, "mapping", nil, "the same of its mapping trace")
+	f.BoolVar(&o.formalOnly, "formal-only", false, "take no mapping trace")
 	f.BoolVar(&o.again, "again", false, "take the profiles again although the store has them")
 	return cmd
 }
@@ -73,7 +82,7 @@ func (a *app) profile(ctx context.Context, store *cache.Local, c *lang.Campaign,
 	if err != nil {
 		return err
 	}
-	decls, err := profile.Declare(c, s.Facts, subject)
+	stages, decls, err := a.declareProfiles(s, c, subject, o)
 	if err != nil {
 		return fail(codeUsage, err)
 	}
@@ -111,7 +120,57 @@ func (a *app) profile(ctx context.Context, store *cache.Local, c *lang.Campaign,
 	if out == "" {
 		out = filepath.Join(a.storeDir(), "profiles")
 	}
-	return a.writeProfiles(s, subject, filepath.Join(out, subject.Framework.Label, subject.Scenario.Name))
+	return a.writeProfiles(s, subject, stages, filepath.Join(out, subject.Framework.Label, subject.Scenario.Name))
+}
+
+// declareProfiles declares what is asked for: traces that were made apart,
+// named by flags, else by the campaign's trace blocks, else live ones.
+func (a *app) declareProfiles(s *session, c *lang.Campaign, subject profile.Subject, o profileOptions) ([]profile.Stage, []compile.Decl, error) {
+	stages := profile.Stages
+	if o.stage != "" {
+		if !slices.Contains(stages, profile.Stage(o.stage)) {
+			return nil, nil, fmt.Errorf("--stage %q: write prefill or decode", o.stage)
+		}
+		stages = []profile.Stage{profile.Stage(o.stage)}
+	}
+	if len(o.mapping) > 0 && len(o.traces) == 0 {
+		return nil, nil, errors.New("--mapping is of a trace that was made apart; name that one with --trace")
+	}
+	var list []profile.Import
+	for _, stage := range stages {
+		i := profile.Import{Stage: stage, Paths: o.traces, Said: o.stage != "", Mapping: o.mapping}
+		if len(o.traces) == 0 {
+			i = blocksOf(c, subject.Framework.Label, stage)
+		}
+		if len(i.Paths) > 0 {
+			list = append(list, i)
+		}
+	}
+	if len(list) == 0 {
+		decls, err := profile.Declare(c, s.Facts, subject, stages, !o.formalOnly)
+		return stages, decls, err
+	}
+	stages = nil
+	for _, i := range list {
+		stages = append(stages, i.Stage)
+	}
+	decls, err := profile.DeclareImported(subject, list, c.GPUs == nil, s.files.File)
+	return stages, decls, err
+}
+
+// blocksOf is the traces of a framework's stage that the campaign names.
+func blocksOf(c *lang.Campaign, framework string, stage profile.Stage) profile.Import {
+	i := profile.Import{Stage: stage, Said: true}
+	for _, t := range c.Run.Traces {
+		switch {
+		case t.Framework != framework:
+		case t.Stage == string(stage):
+			i.Paths = append(i.Paths, t.Path)
+		case t.Stage == "mixed":
+			i.Paths, i.Said = append(i.Paths, t.Path), false
+		}
+	}
+	return i
 }
 
 // subjectOf finds what the command line names, or says what there is.
@@ -151,41 +210,57 @@ func subjectOf(c *lang.Campaign, o profileOptions) (profile.Subject, error) {
 	return s, nil
 }
 
-// profileFiles are the outputs that are written out, by their names there.
-var profileFiles = []struct{ output, file string }{
-	{"tables_md", "tables.md"}, {"tables_json", "tables.json"}, {"tables_csv", "tables.csv"}, {"summary", "summary.json"},
+// tableFiles are the outputs of the tables, by their names on disk.
+var tableFiles = []struct{ output, file string }{
+	{"tables_md", "tables.md"}, {"tables_json", "tables.json"}, {"tables_csv", "tables.csv"},
 }
 
-// writeProfiles writes each stage's tables and trace to a folder of its own
+// writeProfiles writes each stage's tables and traces to a folder of its own
 // and prints where the tables are.
-func (a *app) writeProfiles(s *session, subject profile.Subject, root string) error {
+func (a *app) writeProfiles(s *session, subject profile.Subject, stages []profile.Stage, root string) error {
 	p, err := makePlan(s, planOptions{})
 	if err != nil {
 		return err
 	}
-	for _, stage := range profile.Stages {
-		id, err := s.node(subject.Addr(stage))
+	record := func(addr string) (*cache.Record, error) {
+		id, err := s.node(addr)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		rec := p.Nodes[id].Record
-		if rec == nil {
-			return fmt.Errorf("%s has no result in the store although it ran", subject.Addr(stage))
+		if rec := p.Nodes[id].Record; rec != nil {
+			return rec, nil
 		}
+		return nil, fmt.Errorf("%s has no result in the store although it ran", addr)
+	}
+	for _, stage := range stages {
 		dir := filepath.Join(root, string(stage))
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return fmt.Errorf("making the folder of profiles: %w", err)
 		}
-		for _, f := range profileFiles {
+		rec, err := record(subject.TablesAddr(stage))
+		if err != nil {
+			return err
+		}
+		for _, f := range tableFiles {
 			if err := s.writeOutput(rec, f.output, filepath.Join(dir, f.file)); err != nil {
 				return err
 			}
 		}
-		if err := s.writeTrace(rec, dir); err != nil {
-			return err
-		}
-		for _, w := range rec.Warnings {
-			fmt.Fprintf(a.err, "warning: %s: %s\n", rec.Node, w)
+		for _, role := range []profile.Role{profile.Formal, profile.Mapping} {
+			addr := subject.Addr(stage, role)
+			if _, ok := s.Graph.Lookup(addr); !ok {
+				continue // no mapping trace was taken
+			}
+			rec, err := record(addr)
+			if err != nil {
+				return err
+			}
+			if err := s.writeTrace(rec, dir, role); err != nil {
+				return err
+			}
+			for _, w := range rec.Warnings {
+				fmt.Fprintf(a.err, "warning: %s: %s\n", rec.Node, w)
+			}
 		}
 		fmt.Fprintf(a.out, "%s: %s\n", stage, relative(filepath.Join(dir, "tables.md")))
 	}
@@ -200,13 +275,21 @@ func (s *session) writeOutput(rec *cache.Record, output, path string) error {
 	return os.WriteFile(path, b, 0o644)
 }
 
-// writeTrace names the trace by what it is, so that viewers open it.
-func (s *session) writeTrace(rec *cache.Record, dir string) error {
+// writeTrace writes a trace and its summary, and names the trace by what it is,
+// so that viewers open it.
+func (s *session) writeTrace(rec *cache.Record, dir string, role profile.Role) error {
+	prefix := ""
+	if role == profile.Mapping {
+		prefix = "mapping."
+	}
+	if err := s.writeOutput(rec, "summary", filepath.Join(dir, prefix+"summary.json")); err != nil {
+		return err
+	}
 	b, err := s.store.Bytes(rec.Output("trace"))
 	if err != nil {
 		return err
 	}
-	name := "trace.json"
+	name := prefix + "trace.json"
 	if bytes.HasPrefix(b, []byte("\x1f\x8b")) {
 		name += ".gz"
 	}

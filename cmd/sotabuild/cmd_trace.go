@@ -41,6 +41,8 @@ func triageCommand(a *app) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Mapping, "mapping", "", "trace of the same work without graphs, whose sources replays get")
+	f.StringVar(&o.Framework, "framework", "", "what was traced, such as vllm or sglang; without it the trace tells")
+	f.BoolVar(&o.Host, "host-operators", false, "take the host's operators for the work: for a server without a GPU")
 	f.StringVar(&o.Baseline, "baseline", "", "earlier trace, to tell regressed fusions")
 	f.StringVar(&o.Config, "config", "", "the served model's config.json")
 	f.StringVar(&o.Tree, "tree", "", "checkout of the framework, to check candidate paths")

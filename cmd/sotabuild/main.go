@@ -31,6 +31,7 @@ var commands = []func(*app) *cobra.Command{
 	explainCommand,
 	graphCommand,
 	cacheCommand,
+	imageCommand,
 	reportCommand,
 	benchCommand,
 	profileCommand,
@@ -40,9 +41,12 @@ var commands = []func(*app) *cobra.Command{
 	versionCommand,
 	runnerCommand,
 	slurmJobCommand,
+	ociWatchCommand,
+	ociEnterCommand,
 	clientCommand,
 	profileClientCommand,
 	ncuClientCommand,
+	probeClientCommand,
 }
 
 // app is what every command gets: where the campaign lies and where to write.
@@ -55,6 +59,7 @@ type app struct {
 	color    string
 	json     bool
 	checking bool    // diagnostics are all that the command has to say
+	executor string  // overrides the campaign's; "" does not
 	stale    bool    // facts of the last time will do
 	fixed    *inputs // of a saved plan; nil: what is given counts
 }
@@ -134,6 +139,7 @@ func (a *app) root() *cobra.Command {
 	flags.StringVarP(&a.dir, "dir", "C", ".", "folder of the campaign")
 	flags.StringVar(&a.store, "store", "", "folder of the store (default DIR/.sotabuild)")
 	flags.StringArrayVar(&a.vars, "var", nil, "set a variable, NAME=VALUE; may be repeated")
+	flags.StringVar(&a.executor, "executor", "", "run tasks by this kind of executor, whatever the campaign says; no part of any key")
 	flags.StringVar(&a.color, "color", "auto", "auto, always or never; NO_COLOR is obeyed")
 	flags.BoolVar(&a.json, "json", false, "machine-readable output")
 	root.PersistentPreRunE = func(*cobra.Command, []string) error {

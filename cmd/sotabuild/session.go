@@ -10,6 +10,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/sotabuild/sotabuild/engine/cache"
 	"github.com/sotabuild/sotabuild/engine/key"
@@ -56,7 +57,7 @@ func (a *app) load() (*lang.Campaign, error) {
 	if err := a.diagnose(diags); err != nil {
 		return nil, err
 	}
-	return c, nil
+	return c, overrideExecutor(c, a.executor)
 }
 
 // variablesOf are the values of variables in an environment, by name.
@@ -117,9 +118,10 @@ func (a *app) storeDir() string {
 // session is an opened campaign: what plan, explain, show and apply share.
 type session struct {
 	*prepare.Prepared
-	files *key.Files
-	store cache.Reader
-	dir   string // of the store, absolute
+	files  *key.Files
+	places *places
+	store  cache.Reader
+	dir    string // of the store, absolute
 	inputs
 }
 
@@ -144,18 +146,23 @@ func (a *app) open(ctx context.Context, store cache.Reader, c *lang.Campaign) (*
 	if err != nil {
 		return nil, err
 	}
-	facts, err := a.facts(ctx, c, files, in, dir, self)
+	where := newPlaces(self, dir)
+	facts, err := a.facts(ctx, c, prepare.Reader{Files: files, Places: where, Images: filepath.Join(dir, "images.json"), Self: self}, in, dir)
 	if err != nil {
 		return nil, err
 	}
-	p, diags := prepare.From(c, facts, store)
+	facts.Revision, facts.Hub, err = prepare.Weights(c, dir)
+	if err != nil {
+		return nil, err
+	}
+	p, diags := prepare.From(c, facts, store, time.Now())
 	if err := a.diagnose(diags); err != nil {
 		return nil, err
 	}
 	for _, d := range store.Defects() {
 		fmt.Fprintf(a.err, "warning: store: %s\n", d)
 	}
-	return &session{Prepared: p, files: files, store: store, dir: dir, inputs: in}, nil
+	return &session{Prepared: p, files: files, places: where, store: store, dir: dir, inputs: in}, nil
 }
 
 // remember keeps the fingerprints of files for the next command. They only save
@@ -169,24 +176,27 @@ func (a *app) remember(s *session) {
 // facts reads the host's facts, or with --refresh=false takes those of the last
 // time. Where none are remembered of this very campaign they are read, and that
 // is said.
-func (a *app) facts(ctx context.Context, c *lang.Campaign, files *key.Files, in inputs, dir, self string) (campaign.Facts, error) {
-	build, err := files.File(self)
+func (a *app) facts(ctx context.Context, c *lang.Campaign, r prepare.Reader, in inputs, dir string) (campaign.Facts, error) {
+	build, err := r.Files.File(r.Self)
 	if err != nil {
 		return campaign.Facts{}, err
 	}
-	of, err := factsOf(c, build, in)
+	of, err := factsOf(c, build, in, a.executor)
 	if err != nil {
 		return campaign.Facts{}, err
 	}
 	path := filepath.Join(dir, "facts")
 	if a.stale {
-		f, ok, err := prepare.Recall(path, of, self)
+		f, ok, err := prepare.Recall(path, of, r.Self)
 		if err != nil || ok {
 			return f, err
 		}
 		fmt.Fprintln(a.err, "note: this campaign's facts were not read before, so --refresh=false reads them now")
 	}
-	f, diags := prepare.Probe(ctx, c, files, self)
+	f, notes, diags := r.Probe(ctx, c)
+	for _, n := range notes {
+		fmt.Fprintf(a.err, "warning: %s\n", n)
+	}
 	if err := a.diagnose(diags); err != nil {
 		return f, err
 	}
@@ -197,13 +207,14 @@ func (a *app) facts(ctx context.Context, c *lang.Campaign, files *key.Files, in 
 }
 
 // factsOf names what facts are the facts of.
-func factsOf(c *lang.Campaign, build key.Digest, in inputs) (key.Digest, error) {
+func factsOf(c *lang.Campaign, build key.Digest, in inputs, executor string) (key.Digest, error) {
 	b, err := json.Marshal(struct {
-		Build key.Digest
-		Dir   string
-		Files map[string]key.Digest
-		In    inputs
-	}{build, c.Dir, fileDigests(c), in})
+		Build    key.Digest
+		Dir      string
+		Files    map[string]key.Digest
+		In       inputs
+		Executor string
+	}{build, c.Dir, fileDigests(c), in, executor})
 	return key.Sum(b), err
 }
 

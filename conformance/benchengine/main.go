@@ -4,6 +4,7 @@
 // person would wait for it.
 //
 //	benchengine          all figures, as a Markdown table with the machine's facts
+//	benchengine PART     noop, keys, files, task or campaign alone
 //	benchengine make …   what `benchengine` starts to prepare a graph
 //	benchengine plan …   what it starts to measure: the no-op plan
 //
@@ -29,7 +30,9 @@ func main() {
 func run(args []string) error {
 	switch {
 	case len(args) == 0:
-		return report(os.Stdout)
+		return report(os.Stdout, "")
+	case len(args) == 1:
+		return report(os.Stdout, args[0])
 	case len(args) == 4 && (args[0] == "make" || args[0] == "plan"):
 		n, err := strconv.Atoi(args[3])
 		if err != nil {
@@ -41,5 +44,5 @@ func run(args []string) error {
 		}
 		return g.plan(os.Stdout)
 	}
-	return fmt.Errorf("usage: benchengine [make|plan DIR SHAPE N]")
+	return fmt.Errorf("usage: benchengine [PART | make|plan DIR SHAPE N]")
 }

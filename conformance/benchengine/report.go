@@ -63,7 +63,15 @@ func (t *table) line(what, figure, bound string, ok bool) {
 	fmt.Fprintf(t.w, "| %s | %s | %s | %s |\n", what, figure, bound, verdict)
 }
 
-func report(w io.Writer) error {
+// parts are what can be measured by itself, in the order of the table. A part
+// gets a folder of its own and the path of this program.
+var parts = []struct {
+	name    string
+	measure func(t *table, dir, self string) error
+}{{"noop", (*table).noops}, {"keys", (*table).keys}, {"files", (*table).files}, {"task", (*table).tasks}, {"campaign", (*table).campaigns}}
+
+// report measures one part, or with "" all.
+func report(w io.Writer, only string) error {
 	machine(w)
 	dir, err := os.MkdirTemp("", "benchengine-")
 	if err != nil {
@@ -76,6 +84,26 @@ func report(w io.Writer) error {
 	}
 	fmt.Fprintf(w, "\n| what | figure | bound | held |\n| --- | --- | --- | --- |\n")
 	t := &table{w: w}
+	known := false
+	for _, p := range parts {
+		if only != "" && only != p.name {
+			continue
+		}
+		known = true
+		if err := p.measure(t, filepath.Join(dir, p.name), self); err != nil {
+			return err
+		}
+	}
+	switch {
+	case !known:
+		return fmt.Errorf("no part is called %q", only)
+	case t.missed > 0:
+		return fmt.Errorf("%d bounds are missed; they are of an idle machine, and by CPU time", t.missed)
+	}
+	return nil
+}
+
+func (t *table) noops(dir, self string) error {
 	for _, c := range []struct {
 		shape string
 		n     int
@@ -87,13 +115,6 @@ func report(w io.Writer) error {
 		if err := os.RemoveAll(s.dir); err != nil {
 			return err
 		}
-	}
-	t.keys()
-	if err := t.files(dir); err != nil {
-		return err
-	}
-	if t.missed > 0 {
-		return fmt.Errorf("%d bounds are missed; they are of an idle machine, and by CPU time", t.missed)
 	}
 	return nil
 }
@@ -139,7 +160,7 @@ func (t *table) noop(self string, s site) error {
 }
 
 // keys hashes 100,000 manifests of about 300 bytes.
-func (t *table) keys() {
+func (t *table) keys(string, string) error {
 	manifests := make([]key.Manifest, 100_000)
 	bytes := 0
 	for i := range manifests {
@@ -166,10 +187,11 @@ func (t *table) keys() {
 		d = append(d, cpu()-start)
 	}
 	t.line(fmt.Sprintf("keys of 100,000 manifests of %d bytes", bytes), "CPU "+ms(slices.Min(d)), "≤ 60 ms", slices.Min(d) <= 60*time.Millisecond)
+	return nil
 }
 
 // files fingerprints a tree of 100,000 unchanged files again.
-func (t *table) files(dir string) error {
+func (t *table) files(dir, _ string) error {
 	root := filepath.Join(dir, "tree")
 	for i := range 100_000 {
 		p := filepath.Join(root, path("f", i))
@@ -228,7 +250,7 @@ func machine(w io.Writer) {
 	if b, err := exec.Command("ninja", "--version").Output(); err == nil {
 		fact("ninja", string(b))
 	}
-	fact("command", "make bench; the best of "+fmt.Sprint(rounds)+" runs in turn, each a process from start to exit")
+	fact("command", "make bench; the best of "+fmt.Sprint(rounds)+" runs in turn, each a process from start to exit; PART=NAME measures one part")
 }
 
 func field(file, name string) string {

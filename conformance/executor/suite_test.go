@@ -10,13 +10,13 @@ import (
 
 // fixtures are the executors under the suite, in the order of the table's
 // columns.
-var fixtures = []Fixture{localFixture, slurmFixture}
+var fixtures = []Fixture{localFixture, ociFixture, slurmFixture}
 
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "slurm-job" {
 		os.Exit(slurmjob.Main(os.Args[2]))
 	}
-	os.Exit(Main(m, fixtures...))
+	os.Exit(Main(m, append(fixtures, crunFixture)...))
 }
 
 // TestTable keeps the table in the document what the fixtures say. A ✓ is true

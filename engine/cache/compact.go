@@ -1,7 +1,6 @@
 package cache
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"github.com/sotabuild/sotabuild/engine/cache/durable"
 	"github.com/sotabuild/sotabuild/engine/cache/journal"
 	"github.com/sotabuild/sotabuild/engine/key"
 )
@@ -30,7 +28,8 @@ func (s *Snapshot) Records() []*Record {
 }
 
 // Rewrite writes the journal anew with the records that keep names, and with
-// what else still holds: unsettled intents, spent names, the serial. Damaged
+// what else still holds: unsettled intents, spent names, the
+// serial, what is known to be lost. Damaged
 // stretches are left out. Until it returns, and after an error or a crash, the
 // old journal stands. Nothing else may use the store meanwhile; afterwards it
 // holds the new journal. Readers that are open keep the old one.
@@ -48,7 +47,7 @@ func (l *Local) Rewrite(keep func(*Record) bool) error {
 		return fmt.Errorf("rewriting the journal: %w", err)
 	}
 	path := filepath.Join(l.dir, "journal")
-	if err := durable.File(path, filepath.Join(l.dir, "tmp"), b); err != nil {
+	if err := l.disk.File(path, filepath.Join(l.dir, "tmp"), b); err != nil {
 		return fmt.Errorf("rewriting the journal: %w", err)
 	}
 	l.journal = nil // the old one must not be appended to whatever comes
@@ -71,7 +70,7 @@ func (l *Local) encodeAnew(keep func(*Record) bool) ([]byte, error) {
 	spent, intents, serial := slices.Sorted(maps.Keys(l.index.spent)), slices.Clone(l.index.intents), l.index.serial
 	l.mu.Unlock()
 	var b []byte
-	b = journal.AppendFrame(b, frameSerial, binary.LittleEndian.AppendUint64(nil, serial))
+	b = journal.AppendFrame(b, frameSerial, serialBytes(serial))
 	for _, name := range spent {
 		b = journal.AppendFrame(b, frameSpend, []byte(name))
 	}
@@ -87,6 +86,9 @@ func (l *Local) encodeAnew(keep func(*Record) bool) ([]byte, error) {
 			continue
 		}
 		b = journal.AppendFrame(b, frameRecord, encodeRecord(r))
+		if l.lost(r.Serial) {
+			b = journal.AppendFrame(b, frameLost, serialBytes(r.Serial))
+		}
 	}
 	return b, nil
 }

@@ -17,13 +17,15 @@ import (
 
 // The kinds of frames in the journal. The payload of a settled intent is its
 // id, of an intent JSON, of a spent name the name, and of a serial its eight
-// bytes: the serial that the journal had reached when it was written anew.
+// bytes: the serial that the journal had reached when it was written anew. A lost
+// one is the serial of a record that was found to lack an output.
 const (
 	frameRecord uint16 = 1
 	frameIntend uint16 = 2
 	frameSettle uint16 = 3
 	frameSpend  uint16 = 4
 	frameSerial uint16 = 5
+	frameLost   uint16 = 6
 )
 
 // checkRecord refuses what could not be read back as it was, and puts the rest
@@ -83,6 +85,7 @@ type index struct {
 	serial     uint64
 	intents    []Intent // not settled, oldest first
 	spent      map[string]bool
+	lost       map[uint64]bool // serials of records known to lack an output
 }
 
 type indexEntry struct {
@@ -95,7 +98,7 @@ type indexEntry struct {
 // newIndex makes room for the records of a journal of this size, by what a
 // record usually takes: growing the maps would be half the time of opening.
 func newIndex(journalSize int64) index {
-	n := int(min(journalSize/1024, 1<<20))
+	n := int(min(journalSize/512, 1<<20))
 	return index{entries: make([]indexEntry, 0, n), key: make(map[key.Key]int32, n), node: make(map[string]int32, n),
 		kind: map[string]int32{}}
 }
@@ -129,11 +132,19 @@ func (x *index) add(f journal.Frame) error {
 		}
 		x.spent[string(f.Payload)] = true
 		return nil
-	case frameSerial:
+	case frameSerial, frameLost:
 		if len(f.Payload) != 8 {
 			return errors.New("it holds no serial")
 		}
-		x.serial = max(x.serial, binary.LittleEndian.Uint64(f.Payload))
+		serial := binary.LittleEndian.Uint64(f.Payload)
+		if f.Kind == frameSerial {
+			x.serial = max(x.serial, serial)
+			return nil
+		}
+		if x.lost == nil {
+			x.lost = map[uint64]bool{}
+		}
+		x.lost[serial] = true
 		return nil
 	}
 	return fmt.Errorf("its kind %d is unknown to this build", f.Kind)
@@ -148,9 +159,8 @@ func (x *index) addRecord(h recordHead, at journal.Span) {
 	x.serial = max(x.serial, h.serial)
 }
 
-// chain lists a chain's entries, oldest first.
-func (x *index) chain(newest int32, older func(*indexEntry) int32) []*indexEntry {
-	var out []*indexEntry
+// chain lists a chain's entries, oldest first, in out's memory where they fit.
+func (x *index) chain(out []*indexEntry, newest int32, older func(*indexEntry) int32) []*indexEntry {
 	for n := newest; n != 0; {
 		e := &x.entries[n-1]
 		out = append(out, e)
@@ -169,3 +179,5 @@ func (x *index) intend(in Intent) {
 func (x *index) settle(id string) {
 	x.intents = slices.DeleteFunc(x.intents, func(in Intent) bool { return in.ID == id })
 }
+
+func serialBytes(serial uint64) []byte { return binary.LittleEndian.AppendUint64(nil, serial) }

@@ -29,6 +29,8 @@ type Options struct {
 	Command string
 	// Now is the clock; nil is the system's.
 	Now func() time.Time
+	// Disk is where files are placed and looked for; zero is the system's.
+	Disk durable.Disk
 }
 
 // Local is the store beside the campaign, open for writing:
@@ -68,7 +70,7 @@ func OpenLocal(dir string, o Options) (*Local, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Local{Snapshot: newSnapshot(dir, true), lock: lk}
+	l := &Local{Snapshot: newSnapshot(dir, true, o.Disk), lock: lk}
 	if err := l.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening store %s: %w", dir, err), l.Snapshot.Close(), lk.Release())
 	}

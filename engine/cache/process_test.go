@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -147,11 +146,7 @@ func TestKilledWriter(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	rng := rand.New(rand.NewPCG(2026, 11))
 	acked := 0
-	rounds := 8
-	if v, err := strconv.Atoi(os.Getenv("SOTABUILD_SOAK")); err == nil {
-		rounds = v
-	}
-	for round := range rounds {
+	for round := range soak(8) {
 		cmd, out, _ := child(t, "write", dir)
 		for range 1 + rng.IntN(12) {
 			if !out.Scan() {

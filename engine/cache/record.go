@@ -81,14 +81,21 @@ func decodeRecord(payload []byte) (*Record, error) {
 		return nil, errors.New("its head is cut short")
 	}
 	w := wire.NewReader(body)
-	r := &Record{Version: int(w.Uint()), Serial: h.serial, Key: h.key, Node: string(h.node), Kind: string(h.kind)}
+	one := new(struct { // most records have one output: one piece of memory for both
+		Record
+		output [1]Output
+	})
+	r := &one.Record
+	*r = Record{Version: int(w.Uint()), Serial: h.serial, Key: h.key, Node: string(h.node), Kind: string(h.kind)}
 	if r.Version != RecordVersion {
 		return nil, fmt.Errorf("it has version %d, this build knows %d", r.Version, RecordVersion)
 	}
 	r.Manifest = w.Text()
 	r.Outcome = Outcome{State: State(w.Text()), Class: w.Text(), Reason: w.Text(), Keep: w.Bool()}
 	if n := w.Count(1 + len(key.Digest{}) + 1); n > 0 {
-		r.Outputs = make([]Output, n)
+		if r.Outputs = one.output[:]; n > 1 {
+			r.Outputs = make([]Output, n)
+		}
 		for i := range r.Outputs {
 			r.Outputs[i] = Output{Name: w.Text(), Digest: w.Sum(), Size: w.Int()}
 		}

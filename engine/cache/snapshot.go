@@ -25,7 +25,8 @@ import (
 type Snapshot struct {
 	dir     string
 	id      string
-	writer  bool     // may quarantine
+	writer  bool // may quarantine
+	disk    durable.Disk
 	file    *os.File // the journal; nil: there is none
 	objects *objects.Store
 	defects *defect.List
@@ -40,7 +41,7 @@ type Snapshot struct {
 // OpenReader opens the store in dir for reading. A store that does not exist
 // reads as an empty one. Cost: one pass over the journal, about 1 µs a record.
 func OpenReader(dir string) (*Snapshot, error) {
-	s := newSnapshot(dir, false)
+	s := newSnapshot(dir, false, durable.Disk{})
 	id, err := readID(dir)
 	if err != nil {
 		return nil, err
@@ -62,9 +63,9 @@ func OpenReader(dir string) (*Snapshot, error) {
 	return s, nil
 }
 
-func newSnapshot(dir string, writer bool) *Snapshot {
+func newSnapshot(dir string, writer bool, disk durable.Disk) *Snapshot {
 	d := &defect.List{}
-	return &Snapshot{dir: dir, writer: writer, defects: d, objects: objects.New(dir, writer, d.Add), index: newIndex(0)}
+	return &Snapshot{dir: dir, writer: writer, disk: disk, defects: d, objects: objects.New(dir, writer, disk, d.Add), index: newIndex(0)}
 }
 
 // load reads the journal and returns what stands after its last whole frame.
@@ -94,7 +95,7 @@ func (s *Snapshot) damaged(bad journal.Span) {
 	b := make([]byte, bad.To-bad.From)
 	_, err := s.file.ReadAt(b, bad.From)
 	if err == nil {
-		err = durable.File(to, filepath.Join(s.dir, "tmp"), b)
+		err = s.disk.File(to, filepath.Join(s.dir, "tmp"), b)
 	}
 	if err != nil {
 		s.defects.Add("%s and cannot be quarantined: %v", said, err)
@@ -118,7 +119,8 @@ func (s *Snapshot) Serial() uint64 {
 // each output. The caller owns the records.
 func (s *Snapshot) Lookup(k key.Key) []*Record {
 	s.mu.Lock()
-	list := s.index.chain(s.index.key[k], func(e *indexEntry) int32 { return e.olderKey })
+	var few [4]*indexEntry
+	list := s.index.chain(few[:0], s.index.key[k], func(e *indexEntry) int32 { return e.olderKey })
 	s.mu.Unlock()
 	found := slices.DeleteFunc(s.read(list), func(r *Record) bool { return !s.complete(r) })
 	if len(found) == 0 {
@@ -130,6 +132,9 @@ func (s *Snapshot) Lookup(k key.Key) []*Record {
 // complete reports whether a record's outputs are all there. All are looked
 // for, so that each one that is not is a defect.
 func (s *Snapshot) complete(r *Record) bool {
+	if s.lost(r.Serial) {
+		return !slices.ContainsFunc(r.Outputs, func(o Output) bool { return !s.objects.Holds(o.Digest, o.Size) })
+	}
 	ok := true
 	for _, o := range r.Outputs {
 		ok = s.objects.Has(o.Digest, o.Size) && ok
@@ -137,11 +142,18 @@ func (s *Snapshot) complete(r *Record) bool {
 	return ok
 }
 
+// lost reports whether Repair found that a record lacks an output.
+func (s *Snapshot) lost(serial uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.index.lost[serial]
+}
+
 // History returns the records whose Node is this address, oldest first, also
 // those whose outputs are gone.
 func (s *Snapshot) History(node string) []*Record {
 	s.mu.Lock()
-	list := s.index.chain(s.index.node[node], func(e *indexEntry) int32 { return e.olderNode })
+	list := s.index.chain(nil, s.index.node[node], func(e *indexEntry) int32 { return e.olderNode })
 	s.mu.Unlock()
 	return s.read(list)
 }
@@ -172,7 +184,7 @@ func (s *Snapshot) Record(serial uint64) *Record {
 // Kind returns the newest record of each key of a kind, oldest first.
 func (s *Snapshot) Kind(kind string) []*Record {
 	s.mu.Lock()
-	list := s.index.chain(s.index.kind[kind], func(e *indexEntry) int32 { return e.olderKind })
+	list := s.index.chain(nil, s.index.kind[kind], func(e *indexEntry) int32 { return e.olderKind })
 	s.mu.Unlock()
 	newest := map[key.Key]*indexEntry{}
 	for _, e := range list {
@@ -224,10 +236,11 @@ func (s *Snapshot) Defects() []string { return s.defects.All() }
 
 // Close ends reading.
 func (s *Snapshot) Close() error {
+	err := s.objects.Close()
 	if s.file == nil {
-		return nil
+		return err
 	}
-	return s.file.Close()
+	return errors.Join(err, s.file.Close())
 }
 
 // readID reads the store's name; "" if it has none.

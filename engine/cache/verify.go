@@ -13,6 +13,9 @@ type Report struct {
 	Records int   `json:"records"`
 	Objects int   `json:"objects"`
 	Bytes   int64 `json:"bytes"` // of the objects
+	// Lost counts the records that an earlier Repair found without an output.
+	// They are history, and no defect: their nodes run again, or have.
+	Lost int `json:"lost"`
 	// Defects are sentences, those of the journal first, then those of objects
 	// and of records without their outputs.
 	Defects []string `json:"defects"`
@@ -27,13 +30,14 @@ func Verify(dir string) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	rep, err := s.verify()
+	rep, _, err := s.verify()
 	return rep, errors.Join(err, s.Close())
 }
 
-// Repair is Verify under the writer's lock that also mends: broken objects go
-// to quarantine, and the journal is written anew without its damaged stretches
-// if it has any. What was lost is a miss, and runs again.
+// Repair is Verify under the writer's lock that also mends: what is broken goes
+// to quarantine, records without their outputs are noted as lost, and the
+// journal is written anew without its damaged stretches if it has any. What was
+// lost is a miss, and runs again. A Verify after it finds no defect.
 func Repair(dir string, o Options) (Report, error) {
 	l, err := OpenLocal(dir, o)
 	if err != nil {
@@ -42,16 +46,31 @@ func Repair(dir string, o Options) (Report, error) {
 	damaged := len(l.Defects()) > 0
 	l.Records() // finds entries that cannot be read
 	damaged = damaged || len(l.Defects()) > 0
-	rep, err := l.verify()
+	rep, lacking, err := l.verify()
+	for _, serial := range lacking {
+		if err == nil {
+			err = l.note(serial)
+		}
+	}
 	if damaged && err == nil {
 		err = l.Rewrite(func(*Record) bool { return true })
 	}
 	return rep, errors.Join(err, l.Close())
 }
 
-func (s *Snapshot) verify() (Report, error) {
-	var rep Report
-	err := s.Objects(func(d key.Digest, fi fs.FileInfo) error {
+// note writes down that a record lacks an output.
+func (l *Local) note(serial uint64) error {
+	l.append.Lock()
+	defer l.append.Unlock()
+	if err := l.write(frameLost, serialBytes(serial)); err != nil {
+		return fmt.Errorf("noting what record %d lost: %w", serial, err)
+	}
+	return nil
+}
+
+// verify also lists the records that lack an output and are not known to.
+func (s *Snapshot) verify() (rep Report, lacking []uint64, err error) {
+	err = s.Objects(func(d key.Digest, fi fs.FileInfo) error {
 		rep.Objects++
 		rep.Bytes += fi.Size()
 		// A broken object is a defect by now; any other error means that it
@@ -63,12 +82,23 @@ func (s *Snapshot) verify() (Report, error) {
 	})
 	for _, r := range s.Records() {
 		rep.Records++
+		if s.lost(r.Serial) {
+			if !s.complete(r) {
+				rep.Lost++
+			}
+			continue
+		}
+		whole := true
 		for _, o := range r.Outputs {
 			if !s.objects.Has(o.Digest, o.Size) {
 				s.defects.Add("record %d of %s lacks its output %q", r.Serial, r.Node, o.Name)
+				whole = false
 			}
+		}
+		if !whole {
+			lacking = append(lacking, r.Serial)
 		}
 	}
 	rep.Defects = s.Defects()
-	return rep, err
+	return rep, lacking, err
 }

@@ -127,12 +127,13 @@ func (b *builder) manifests() []key.Manifest {
 	env.Add(b.env.Binding...)
 	binding := env.Finish()
 	told := map[*Kind]bool{}
+	var all key.Builder
 	for i := range b.decls {
 		d := &b.decls[i]
 		if d.Kind == nil {
 			continue
 		}
-		var all key.Builder
+		all.Reset()
 		if d.Spec != nil {
 			all.Struct(d.Spec)
 		}
@@ -179,24 +180,35 @@ func (b *builder) freeze(order []graph.NodeID, edges []graph.Edge, own []key.Man
 		Actions: make([]Action, len(order)), Env: b.env,
 		byAddr: b.byAddr, byBlock: map[string][]graph.NodeID{},
 	}
-	for i, declared := range order {
-		d := b.decls[declared]
-		a := Action{Decl: d, ID: graph.NodeID(i), own: own[declared]}
-		for _, in := range d.Inputs {
-			a.Data = append(a.Data, id[b.byAddr[in.From]])
-		}
-		for _, addr := range d.Order {
-			a.Orders = append(a.Orders, id[b.byAddr[addr]])
-		}
-		g.Actions[i] = a
-		g.byBlock[d.Block] = append(g.byBlock[d.Block], a.ID)
-	}
+	// Without problems there is an edge for every input and every order, in
+	// declared order: its ends need no second look-up by name.
+	from := make([]graph.NodeID, len(edges))
 	for i, e := range edges {
+		from[i] = id[e.From]
 		edges[i] = graph.Edge{From: id[e.From], To: id[e.To]}
 	}
-	g.edges = graph.NewActions(len(order), edges)
-	for i := range g.Actions {
-		g.byAddr[g.Actions[i].Addr] = graph.NodeID(i)
+	moved := false
+	for declared := range b.decls {
+		d := &b.decls[declared]
+		a := &g.Actions[id[declared]]
+		a.Decl, a.ID, a.own = *d, id[declared], own[declared]
+		n, all := len(d.Inputs), len(d.Inputs)+len(d.Order)
+		if n > 0 {
+			a.Data = from[:n:n]
+		}
+		if all > n {
+			a.Orders = from[n:all:all]
+		}
+		from = from[all:]
+		moved = moved || int(a.ID) != declared
 	}
+	for i := range g.Actions {
+		a := &g.Actions[i]
+		g.byBlock[a.Block] = append(g.byBlock[a.Block], a.ID)
+		if moved {
+			g.byAddr[a.Addr] = a.ID
+		}
+	}
+	g.edges = graph.NewActions(len(order), edges)
 	return g
 }

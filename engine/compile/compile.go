@@ -87,6 +87,10 @@ type Decl struct {
 	Batch     string
 	Resources Resources
 	Timeout   time.Duration // never keyed; 0 is the kind's own bound
+	// Turn ranks what a node tells: under a budget those of a lower turn start
+	// first (budget.Forecast). The domain sets it, such as a side's first result
+	// before another's second; never keyed.
+	Turn int
 	// Skip, when not empty, keeps the node out of every run: who skipped it
 	// and why, in the words of R038. A skipped node needs no kind function.
 	Skip string

@@ -52,18 +52,16 @@ func (g *Graph) Manifest(id graph.NodeID, digest func(from graph.NodeID, output 
 	if len(a.Inputs) == 0 {
 		return a.own, true
 	}
-	var b key.Builder
-	b.Include(a.own)
 	known := true
-	for i, in := range a.Inputs {
-		d, ok := digest(a.Data[i], in.Output)
+	m := a.own.With(InputFact, len(a.Inputs), func(i int) (string, key.Digest) {
+		d, ok := digest(a.Data[i], a.Inputs[i].Output)
 		if !ok || d.IsZero() {
 			known = false
-			continue
+			return "", key.Digest{}
 		}
-		b.Digest(InputFact, in.Name, d)
-	}
-	return b.Finish(), known
+		return a.Inputs[i].Name, d
+	})
+	return m, known
 }
 
 // blockNames are the blocks that have actions, by their first one.

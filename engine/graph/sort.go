@@ -14,7 +14,6 @@ import (
 // the end. It is the shortest through one of its nodes, and the same for every
 // order of the edges.
 func Sort(n int, edges []Edge) (order, cycle []NodeID) {
-	a := adjacency(n, edges)
 	order = make([]NodeID, 0, n)
 	if forward(edges) {
 		for i := range n {
@@ -22,6 +21,7 @@ func Sort(n int, edges []Edge) (order, cycle []NodeID) {
 		}
 		return order, nil
 	}
+	a := adjacency(n, edges)
 	waits := make([]int32, n)
 	var ready queue
 	for i := range n {

@@ -45,10 +45,15 @@ func (k Key) IsZero() bool { return k == Key{} }
 func (d Digest) IsZero() bool { return d == Digest{} }
 
 // String is the full form "sha256:<64 hex>".
-func (k Key) String() string { return "sha256:" + hex.EncodeToString(k[:]) }
+func (k Key) String() string { return Digest(k).String() }
 
 // String is the full form "sha256:<64 hex>".
-func (d Digest) String() string { return "sha256:" + hex.EncodeToString(d[:]) }
+func (d Digest) String() string {
+	const scheme = "sha256:"
+	var b [len(scheme) + 2*sha256.Size]byte // one allocation: every input of every node is written so
+	hex.Encode(b[copy(b[:], scheme):], d[:])
+	return string(b[:])
+}
 
 // Short is the first 12 hex digits, for people.
 func (k Key) Short() string { return hex.EncodeToString(k[:6]) }

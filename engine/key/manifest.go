@@ -102,12 +102,17 @@ func (b *Builder) Add(facts ...Fact) {
 }
 
 // Include adds the facts of a finished manifest, which are canonical already.
-func (b *Builder) Include(m Manifest) {
-	b.facts = append(slices.Grow(b.facts, len(m.facts)+2), m.facts...)
-}
+func (b *Builder) Include(m Manifest) { b.facts = append(b.facts, m.facts...) }
 
-// Facts are those added so far, in the order in which they were. The caller must
-// not change them.
+// Grow makes room for n further facts.
+func (b *Builder) Grow(n int) { b.facts = slices.Grow(b.facts, n) }
+
+// Reset takes all facts out and keeps their memory. Manifests that were
+// finished are not touched; what Facts returned is.
+func (b *Builder) Reset() { b.facts = b.facts[:0] }
+
+// Facts are those added so far, in the order in which they were, until the
+// next Reset. The caller must not change them.
 func (b *Builder) Facts() []Fact { return b.facts }
 
 func (b *Builder) add(name, label string, t Type, v string) {
@@ -166,8 +171,23 @@ func floatText(v float64) string {
 
 // Finish sorts and freezes. Equal facts may stand several times (a set of
 // inputs with equal content); they all count. The builder may be used on.
-func (b *Builder) Finish() Manifest {
-	facts := slices.Clone(b.facts)
+func (b *Builder) Finish() Manifest { return sorted(slices.Clone(b.facts)) }
+
+// With is the manifest with further facts, one of name for each labelled
+// digest; zero digests are left out. It costs one allocation beside the texts.
+func (m Manifest) With(name string, n int, digest func(i int) (label string, d Digest)) Manifest {
+	b := Builder{make([]Fact, len(m.facts), len(m.facts)+n)}
+	copy(b.facts, m.facts)
+	for i := range n {
+		if label, d := digest(i); !d.IsZero() {
+			b.Digest(name, label, d)
+		}
+	}
+	return sorted(b.facts)
+}
+
+// sorted freezes facts that nobody else holds.
+func sorted(facts []Fact) Manifest {
 	if !slices.IsSortedFunc(facts, compareFacts) {
 		slices.SortFunc(facts, compareFacts)
 	}

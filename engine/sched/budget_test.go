@@ -11,6 +11,7 @@ import (
 	"github.com/sotabuild/sotabuild/engine/compile"
 	"github.com/sotabuild/sotabuild/engine/plan"
 	"github.com/sotabuild/sotabuild/engine/sched"
+	"github.com/sotabuild/sotabuild/engine/sched/budget"
 )
 
 // sides are two frameworks with three candidates each on one GPU, with a
@@ -22,7 +23,7 @@ func sides(version string) []compile.Decl {
 		for n := 1; n <= 3; n++ {
 			addr := fmt.Sprintf("%s%d", side, n)
 			d := batched(addr, on(compile.Resources{GPUs: []string{"0"}, Quiet: true}, decl(addr, cell)))
-			d.Block, d.Spec = "framework."+side, spec{Text: addr + version}
+			d.Block, d.Spec, d.Turn = "framework."+side, spec{Text: addr + version}, n
 			decls = append(decls, d)
 			sum.Inputs = append(sum.Inputs, compile.Input{Name: "from", From: addr, Output: "row"})
 		}
@@ -68,6 +69,76 @@ func TestBudget(t *testing.T) {
 		// What is left is a plan that the next apply finishes; the sum is cut off.
 		w.events, w.budget = nil, plan.Budget{}
 		w.wantSummary(w.must(), sched.Summary{OK: 3, Cached: 4})
+	})
+}
+
+// The domain's turns decide, whatever was declared first: the first results of
+// all sides come before the long tail of one. By hand: 10 s each on one GPU, so
+// 35 GPU-seconds are three cells, and Forecast says so before anything starts.
+func TestTurnsUnderABudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns := map[string]int{"a1": 7, "a2": 2, "a3": 0, "b1": 1, "b2": 2, "b3": 9}
+		script := map[string][]act{}
+		for n := range turns {
+			script[n] = slices.Repeat([]act{{takes: 10 * time.Second}}, 2)
+		}
+		w := newWorld(t, newMachine(steps(script)), sides("")...)
+		w.must()
+		decls := sides(" changed")
+		for i := range decls {
+			decls[i].Turn = turns[decls[i].Addr]
+		}
+		w.declare(decls...)
+		w.budget = plan.Budget{GPUSeconds: 35}
+		var forecast, fits []string
+		for _, s := range budget.Forecast(w.graph, w.plan(), w.store.Kind, time.Now()) {
+			forecast = append(forecast, s.Nodes...)
+			if s.Left == 0 {
+				fits = append(fits, s.Nodes...)
+			} else if s.Seconds != 10 || s.GPUs != 1 || !strings.Contains(s.Why, "0.001 GPU-hours are left, and it would take about 10s") {
+				t.Errorf("forecast: %+v", s)
+			}
+		}
+		if got, want := strings.Join(forecast, " "), "a3 b1 a2 b2 a1 b3"; got != want {
+			t.Errorf("forecast %s, want %s", got, want)
+		}
+		w.wantSummary(w.must(), sched.Summary{OK: 3, Left: 4})
+		if got, want := strings.Join(started(w), " "), "a3 b1 a2"; got != want || strings.Join(fits, " ") != want {
+			t.Errorf("started %s, forecast %v, want %s", got, fits, want)
+		}
+	})
+}
+
+// Of a batch that does not fit whole its first nodes run: two of three cells of
+// 10 s in 25 GPU-seconds. The next apply runs the third alone.
+func TestABatchStartsWithWhatFits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		script := map[string][]act{}
+		var decls []compile.Decl
+		for _, n := range []string{"c1", "c2", "c3"} {
+			script[n] = slices.Repeat([]act{{takes: 10 * time.Second}}, 2)
+			decls = append(decls, batched("life", on(compile.Resources{GPUs: []string{"0"}, Quiet: true}, decl(n, cell))))
+		}
+		w := newWorld(t, newMachine(steps(script)), decls...)
+		w.must()
+		for i := range decls {
+			decls[i].Spec = spec{Text: decls[i].Addr + " changed"}
+		}
+		w.declare(decls...)
+		w.budget = plan.Budget{GPUSeconds: 25}
+		f := budget.Forecast(w.graph, w.plan(), w.store.Kind, time.Now())
+		if len(f) != 1 || f[0].Left != 1 || f[0].Seconds != 30 || !strings.Contains(f[0].Why, "would take about 30s") {
+			t.Errorf("forecast: %+v", f)
+		}
+		w.wantSummary(w.must(), sched.Summary{OK: 2, Left: 1})
+		if got := strings.Join(started(w), " "); got != "c1 c2" {
+			t.Errorf("started %s", got)
+		}
+		w.budget = plan.Budget{GPUSeconds: 25}
+		w.wantSummary(w.must(), sched.Summary{OK: 1, Cached: 2})
+		if got := strings.Join(started(w), " "); got != "c3" {
+			t.Errorf("then started %s", got)
+		}
 	})
 }
 

@@ -77,8 +77,10 @@ func (w *world) lostSteps() (lost []string) {
 	for _, f := range files {
 		id, task := filepath.Base(filepath.Dir(f)), filepath.Base(filepath.Dir(filepath.Dir(filepath.Dir(f))))
 		found := false
-		for _, r := range append(w.store.Kind("cell"), w.store.Kind("strict")...) {
-			found = found || sched.StepID(r.Key) == id && r.Origin.Task == task
+		for _, a := range w.graph.Actions {
+			for _, r := range w.store.History(a.Addr) {
+				found = found || sched.StepID(r.Key) == id && r.Origin.Task == task
+			}
 		}
 		if !found {
 			lost = append(lost, f)

@@ -58,7 +58,11 @@ func (m *memory) History(node string) []*cache.Record {
 }
 
 func (m *memory) Kind(kind string) []*cache.Record {
-	return m.pick(func(r *cache.Record) bool { return r.Kind == kind })
+	newest := map[key.Key]*cache.Record{}
+	for _, r := range m.pick(func(r *cache.Record) bool { return r.Kind == kind }) {
+		newest[r.Key] = r
+	}
+	return m.pick(func(r *cache.Record) bool { return newest[r.Key] == r })
 }
 
 func (m *memory) Open(d key.Digest) (io.ReadCloser, error) {

@@ -155,8 +155,11 @@ type world struct {
 	events    []event.Event
 	began     time.Time
 	hook      func(event.Event)
-	changed   error // what Unchanged says
+	changed   error         // what Unchanged says
+	shift     time.Duration // of the wall clock
 }
+
+func (w *world) now() time.Time { return time.Now().Add(w.shift) }
 
 func newWorld(t testing.TB, m *machine, decls ...compile.Decl) *world {
 	w := &world{t: t, store: newMemory(t), machine: m, dir: t.TempDir(), slots: 2, interrupt: make(chan struct{}, 3)}
@@ -176,7 +179,7 @@ func (w *world) declare(decls ...compile.Decl) {
 // plan is the planner's plan, with the test's own verdicts in it.
 func (w *world) plan() *plan.Plan {
 	w.t.Helper()
-	p, problems := plan.Make(w.graph, w.store, plan.Options{Replace: w.replace})
+	p, problems := plan.Make(w.graph, w.store, plan.Options{Replace: w.replace, Now: w.now()})
 	if len(problems) > 0 {
 		w.t.Fatalf("planning: %v", problems)
 	}
@@ -204,7 +207,7 @@ func (w *world) config() sched.Config {
 				w.hook(e)
 			}
 		},
-		Dir: w.dir, Slots: w.slots, Run: "Run_7", Tool: "0.1", Host: "node-a", Now: time.Now, Interrupt: w.interrupt,
+		Dir: w.dir, Slots: w.slots, Run: "Run_7", Tool: "0.1", Host: "node-a", Now: w.now, Interrupt: w.interrupt,
 		Unchanged: func(any) error { return w.changed },
 	}
 }

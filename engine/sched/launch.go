@@ -21,13 +21,12 @@ func (s *scheduler) start() {
 		for refused := true; refused; {
 			refused = false
 			for _, u := range h.admit() {
-				if why := s.refuses(u); why != "" {
-					h.give(u)
-					s.leaveOut(u, why)
-					refused = true // what it held is free for the next one
+				if s.fit(u) {
+					s.launch(u)
 					continue
 				}
-				s.launch(u)
+				h.give(u)
+				refused = true // what it held is free for the next one
 			}
 		}
 	}

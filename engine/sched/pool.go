@@ -8,6 +8,7 @@ import (
 
 	"github.com/sotabuild/sotabuild/engine/compile"
 	"github.com/sotabuild/sotabuild/engine/graph"
+	"github.com/sotabuild/sotabuild/engine/sched/budget"
 	"github.com/sotabuild/sotabuild/engine/sched/work"
 )
 
@@ -19,6 +20,7 @@ type unit struct {
 	host    *host
 	gpus    []string // sorted, distinct
 	quiet   bool
+	turn    int // 0 without a budget
 	urgency float64
 	again   []work.Done // failed, to be tried again when the unit has ended
 	since   time.Time   // when it was started
@@ -27,7 +29,8 @@ type unit struct {
 // plain reports whether the unit takes an ordinary slot.
 func (u *unit) plain() bool { return !u.quiet && len(u.gpus) == 0 }
 
-// queue is a heap of units, the most urgent first, then the first in the graph.
+// queue is a heap of units: the lowest turn first, then the most urgent, then the
+// first in the graph.
 type queue []*unit
 
 func (q queue) Len() int           { return len(q) }
@@ -43,6 +46,9 @@ func (q *queue) Pop() any {
 }
 
 func before(a, b *unit) bool {
+	if a.turn != b.turn {
+		return a.turn < b.turn
+	}
 	if a.urgency != b.urgency {
 		return a.urgency > b.urgency
 	}
@@ -212,7 +218,7 @@ func (s *scheduler) queue(ids ...graph.NodeID) {
 		u.urgency = max(u.urgency, s.nodes[id].urgency)
 	}
 	if !s.cfg.Plan.Budget.Empty() {
-		u.urgency = s.information(u)
+		u.turn, u.urgency = budget.Turn(s.graph, ids), 0
 	}
 	slices.SortFunc(u.gpus, cmp.Compare[string])
 	u.gpus = slices.Compact(u.gpus)

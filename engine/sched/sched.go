@@ -15,10 +15,9 @@
 // the store; it shares no result in flight, so a rejected sample is not shared.
 //
 // With a budget (plan.Budget) a unit starts only if what it took the last time
-// fits into the rest; the others are left to the next run, as cancelled nodes
-// with that reason. The most informative come first: of every block the batch
-// declared first, then of every block the second, so that all sides have a
-// result before one has two.
+// fits into the rest, or with as many of its first nodes as fit; the others are
+// left to the next run, as cancelled nodes with that reason. The most informative
+// come first, by compile.Decl.Turn, then in graph order.
 //
 // Before a task starts, an intent with its handle is in the store's journal
 // and its jobs are in its folder; what an earlier, killed engine left is
@@ -53,7 +52,10 @@ type Config struct {
 	Store Store
 	// Executor runs the tasks of a block ("framework.vllm"); nil is none.
 	Executor func(block string) executors.Executor
-	Events   event.Sink // nil listens to nothing
+	// Elsewhere is the executor of a name that no block's has, for tasks that an
+	// earlier run left there; nil, or returning nil, is none.
+	Elsewhere func(name string) executors.Executor
+	Events    event.Sink // nil listens to nothing
 	// Dir holds one folder a task, DIR/<task id>, which is also the task id
 	// for Kind.Task. The folder stays; its steps are removed when all of them
 	// are ok and stored.
@@ -122,7 +124,7 @@ func Leases(dir string, intents []cache.Intent) (objects map[key.Digest]bool, ta
 }
 
 func (cfg *Config) place() work.Place {
-	return work.Place{Store: cfg.Store, Executor: cfg.Executor, Dir: cfg.Dir, Now: cfg.Now, Unchanged: cfg.Unchanged}
+	return work.Place{Store: cfg.Store, Executor: cfg.Executor, Elsewhere: cfg.Elsewhere, Dir: cfg.Dir, Now: cfg.Now, Unchanged: cfg.Unchanged}
 }
 
 // StepID names a node's step in its task's folder: the first 16 hex digits of

@@ -1,6 +1,6 @@
 # A real llama-server (llama.cpp) against tinyserve, on the CPU.
 #
-#   make example-llamacpp   runs prepare.sh, then applies this file
+#   make example-llamacpp   runs prepare.sh and image.sh, then applies this file
 #
 # What this shows: two independent servers started, asked for their help, sent
 # the same frozen prompts, counted by the same rules, ranked and reported. What
@@ -51,6 +51,7 @@ workload {
 
 framework "tinyserve" {
   program = "../../bin/tinyserve"
+  image   = "docker-archive:../../bin/tinyserve.tar"
   flags = {
     threads       = 1
     max_model_len = 2048
@@ -67,6 +68,7 @@ framework "llamacpp" {
   use     = "llamacpp_tiny" # the definition beside this file
   program = "prepared/server/llama-server"
   tree    = "prepared/server" # program and libraries together are the software
+  image   = "docker-archive:prepared/image.tar" # the same tree, by image.sh
   flags = {
     threads      = 1
     ctx_size     = 2048

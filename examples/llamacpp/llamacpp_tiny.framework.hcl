@@ -11,6 +11,7 @@ definition "llamacpp_tiny" {
   }
 
   server {
+    program    = "llama-server"
     command    = ["{program}", "--model", "{model}/model.gguf", "--alias", "{served_name}", "--host", "{host}", "--port", "{port}", "{flags}"]
     flag_style = "kebab"
     booleans   = "pair"

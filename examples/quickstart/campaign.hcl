@@ -1,7 +1,8 @@
 # The whole job on a laptop, without a GPU: two configurations of tinyserve, a
 # real small transformer server, compared as two frameworks.
 #
-#   make demo        builds both programs and applies this file
+#   make demo             builds both programs and applies this file
+#   make demo-container   the same in containers, from an image of the same program
 #
 # smoke = true marks every result as a flow check: the scenarios are far
 # smaller than the two that a real decision needs.
@@ -46,6 +47,7 @@ workload {
 framework "blocked" {
   use     = "tinyserve"
   program = "../../bin/tinyserve"
+  image   = "docker-archive:../../bin/tinyserve.tar" # make image; without it the program runs as it is
   flags = {
     kernel        = "blocked"
     threads       = 1
@@ -62,6 +64,7 @@ framework "blocked" {
 framework "naive" {
   use     = "tinyserve"
   program = "../../bin/tinyserve"
+  image   = "docker-archive:../../bin/tinyserve.tar" # make image; without it the program runs as it is
   flags = {
     kernel        = "naive"
     threads       = 1

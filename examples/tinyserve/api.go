@@ -18,6 +18,7 @@ type server struct {
 	name    string
 	limit   int // of prompt and answer together
 	traces  string
+	shapes  bool
 	started time.Time
 	engine  atomic.Pointer[engine.Engine]
 	mux     http.ServeMux
@@ -31,9 +32,9 @@ type route struct {
 }
 
 // newServer makes the interface; traces is the folder for profiles, "" arms no
-// profiler.
-func newServer(name string, limit int, traces string) *server {
-	s := &server{name: name, limit: limit, traces: traces, started: time.Now()}
+// profiler, and shapes is what they have beside kernels.
+func newServer(name string, limit int, traces string, shapes bool) *server {
+	s := &server{name: name, limit: limit, traces: traces, shapes: shapes, started: time.Now()}
 	routes := []route{
 		{http.MethodPost, "/v1/completions", true, s.completions},
 		{http.MethodPost, "/v1/chat/completions", true, s.chat},
@@ -173,7 +174,7 @@ func (s *server) metrics(w http.ResponseWriter, _ *http.Request) error {
 }
 
 func (s *server) startProfile(w http.ResponseWriter, _ *http.Request) error {
-	if !s.engine.Load().StartProfile() {
+	if !s.engine.Load().StartProfile(s.shapes) {
 		return badRequest("", "a profile is being taken already; POST /stop_profile ends it")
 	}
 	w.WriteHeader(http.StatusOK)

@@ -32,7 +32,7 @@ func start(t *testing.T, c engine.Config) *httptest.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newServer("tiny", c.MaxLen, t.TempDir())
+	s := newServer("tiny", c.MaxLen, t.TempDir(), true)
 	s.engine.Store(e)
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})

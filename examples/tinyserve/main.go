@@ -102,7 +102,7 @@ func serve(ctx context.Context, o options, out *log.Logger) error {
 	out.Printf("listening on http://%s", listener.Addr())
 
 	// The engine ends first, so that open answers end and Shutdown can.
-	s := newServer(o.Name, o.MaxLen, o.Profiles)
+	s := newServer(o.Name, o.MaxLen, o.Profiles, o.Shapes)
 	web := &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second, ErrorLog: out}
 	var wg sync.WaitGroup
 	defer wg.Wait()

@@ -27,6 +27,7 @@ type options struct {
 	Prefix    bool
 	LoadDelay float64 // seconds
 	Profiles  string  // folder; "" is not armed
+	Shapes    bool    // traces have operators and shapes
 	Version   bool
 }
 
@@ -61,6 +62,7 @@ func (o *options) flags() []flag {
 		{"prefix-cache", "", &o.Prefix, 0, 0, "keep keys and values of whole blocks of 16 tokens and reuse them for prompts that begin the same"},
 		{"load-delay", "SECONDS", &o.LoadDelay, 0, 3600, "wait before loading the model, with /health answering 503: for tests of clients"},
 		{"profiler-dir", "DIR", &o.Profiles, 0, 0, "arm the profiler: POST /start_profile and /stop_profile write a trace of the steps between them to this folder"},
+		{"profiler-shapes", "", &o.Shapes, 0, 0, "traces also have operators, with the shapes of their inputs"},
 	}
 }
 

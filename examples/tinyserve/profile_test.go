@@ -3,6 +3,7 @@ package main
 import (
 	"compress/gzip"
 	"encoding/json"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -39,10 +40,16 @@ func TestProfile(t *testing.T) {
 	var kernels float64
 	calls := map[int]float64{} // start of each launch
 	names := map[string]int{}
+	shapes := map[string]map[string]bool{}
 	for _, e := range trace {
 		switch e.Cat {
 		case "user_annotation":
 			steps = append(steps, e.Name)
+		case "cpu_op":
+			if shapes[e.Name] == nil {
+				shapes[e.Name] = map[string]bool{}
+			}
+			shapes[e.Name][fmt.Sprint(e.Args.Dims)] = true
 		case "cuda_runtime":
 			calls[e.Args.Correlation] = e.TS
 		case "kernel":
@@ -62,6 +69,13 @@ func TestProfile(t *testing.T) {
 	if layers := names["paged_attention"] / 4; layers < 1 || names["matmul"] != 4*(4*layers+1) {
 		t.Errorf("kernels %v", names)
 	}
+	// The model's config.json: hidden size 128, two layers of it beside the rest
+	// of a step are read in chunks of 64 and 37 tokens, then one by one.
+	for _, rows := range []int{64, 37, 1} {
+		if want := fmt.Sprintf("[[%d 128] [128 128]]", rows); !shapes["tinyserve::o_proj"][want] {
+			t.Errorf("shapes of o_proj are %v, without %s", shapes["tinyserve::o_proj"], want)
+		}
+	}
 	if limit := float64(took.Microseconds()); kernels <= 0 || kernels > limit {
 		t.Errorf("kernels took %.0f µs of the %.0f µs that the profile lasted", kernels, limit)
 	}
@@ -70,7 +84,10 @@ func TestProfile(t *testing.T) {
 type traced struct {
 	Cat, Name string
 	TS, Dur   float64
-	Args      struct{ Correlation int }
+	Args      struct {
+		Correlation int
+		Dims        [][]int `json:"Input Dims"`
+	}
 }
 
 func readTrace(t *testing.T, path string) []traced {

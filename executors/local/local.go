@@ -41,6 +41,7 @@ import (
 // Executor implements executors.Executor. Its lifelines end with it: a process
 // keeps one Executor as long as it wants its tasks to live.
 type Executor struct {
+	name  string
 	self  string
 	roots []string
 	mu    sync.Mutex // guards tasks
@@ -59,12 +60,17 @@ var _ executors.Executor = (*Executor)(nil)
 // New returns an executor. self is the path of the sotabuild program: a task
 // whose Process has no Args is `self runner spec.json`. Roots are folders that
 // List looks into; each holds task folders.
-func New(self string, roots ...string) *Executor {
-	return &Executor{self: self, roots: roots, tasks: map[executors.TaskID]*started{}}
+func New(self string, roots ...string) *Executor { return Named("local", self, roots...) }
+
+// Named returns an executor that bears another name, for one that is built on
+// this one. Its notes are in Dir/.NAME, so that tasks of both can lie in the
+// same folders.
+func Named(name, self string, roots ...string) *Executor {
+	return &Executor{name: name, self: self, roots: roots, tasks: map[executors.TaskID]*started{}}
 }
 
-// Name is "local".
-func (e *Executor) Name() string { return "local" }
+// Name is "local", or what Named was told.
+func (e *Executor) Name() string { return e.name }
 
 // Check says why a task cannot run here.
 func (e *Executor) Check(t executors.Task) error {
@@ -170,7 +176,7 @@ func (e *Executor) Start(ctx context.Context, t executors.Task) (executors.Handl
 	if err != nil {
 		return executors.Handle{}, err
 	}
-	r := ref{boot: boot, dir: t.Dir}
+	r := ref{note: e.name, boot: boot, dir: t.Dir}
 	err = r.update(ctx, func(s *state) error {
 		switch {
 		case s.Task != "" && s.Task != t.ID:
@@ -206,7 +212,7 @@ func (e *Executor) Start(ctx context.Context, t executors.Task) (executors.Handl
 	if err != nil {
 		return executors.Handle{}, err
 	}
-	return handle(t.Dir)
+	return e.handle(t.Dir)
 }
 
 // recoverStart completes a start that broke between intent and process id: the
@@ -269,7 +275,7 @@ func (e *Executor) spawn(t executors.Task, group *proc.Cgroup) (proc.ID, error) 
 
 // Wait blocks until the task has ended; then nothing of it is left.
 func (e *Executor) Wait(ctx context.Context, h executors.Handle) (executors.Outcome, error) {
-	r, s, err := open(h)
+	r, s, err := e.open(h)
 	if err != nil {
 		return executors.Outcome{}, err
 	}
@@ -294,7 +300,7 @@ func (e *Executor) Wait(ctx context.Context, h executors.Handle) (executors.Outc
 
 // Logs copies logs/runner.out until the task has ended.
 func (e *Executor) Logs(ctx context.Context, h executors.Handle, w io.Writer) error {
-	r, _, err := open(h)
+	r, _, err := e.open(h)
 	if err != nil {
 		return err
 	}
@@ -334,7 +340,7 @@ func (e *Executor) Stop(ctx context.Context, h executors.Handle, grace time.Dura
 }
 
 func (e *Executor) end(ctx context.Context, h executors.Handle, why executors.Reason, grace time.Duration) error {
-	r, _, err := open(h)
+	r, _, err := e.open(h)
 	if err != nil {
 		return err
 	}
@@ -377,7 +383,7 @@ func (e *Executor) end(ctx context.Context, h executors.Handle, why executors.Re
 // Reap ends what is left of the task and forgets it: List no longer shows it.
 // Its folder remembers that it ran, so that it never starts again.
 func (e *Executor) Reap(ctx context.Context, h executors.Handle) error {
-	r, s, err := open(h)
+	r, s, err := e.open(h)
 	if err != nil {
 		return err
 	}

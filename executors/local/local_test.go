@@ -287,7 +287,7 @@ func TestStartingTwiceIsOneStart(t *testing.T) {
 
 func TestStartThatBrokeHalfWay(t *testing.T) {
 	task := newTask(t, puppet.Self("client", "-count", "count")...)
-	r := ref{dir: task.Dir}
+	r := ref{note: "local", dir: task.Dir}
 	intent := func(s *state) error { *s = state{Task: task.ID, Labels: task.Labels}; return nil }
 	if err := r.update(context.Background(), intent); err != nil {
 		t.Fatal(err)
@@ -564,7 +564,7 @@ func TestHandleOfAStrangerIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	forged := ref{p.ID, boot, t.TempDir()}.String()
+	forged := ref{id: p.ID, boot: boot, dir: t.TempDir()}.String()
 	if err := e.Stop(context.Background(), executors.Handle{Task: "x", Ref: forged}, 0); err == nil {
 		t.Error("a process that is no task of the folder was to be stopped")
 	}

@@ -39,6 +39,7 @@ type state struct {
 // ref is a Handle's Ref: PID:START:BOOT:DIR. Pid 0 is a task whose process
 // never was, or was never seen.
 type ref struct {
+	note string // the executor's name
 	id   proc.ID
 	boot string
 	dir  string
@@ -69,11 +70,12 @@ func parse(text string) (ref, error) {
 
 // open finds a handle's task. It fails when the folder knows another task, or
 // none: a handle never reaches a stranger.
-func open(h executors.Handle) (ref, state, error) {
+func (e *Executor) open(h executors.Handle) (ref, state, error) {
 	r, err := parse(h.Ref)
 	if err != nil {
 		return ref{}, state{}, err
 	}
+	r.note = e.name
 	s, err := r.read()
 	if err == nil && s.Task != h.Task {
 		err = fmt.Errorf("finding task %s: the folder %s knows task %q", h.Task, r.dir, s.Task)
@@ -82,12 +84,25 @@ func open(h executors.Handle) (ref, state, error) {
 }
 
 // handle returns the handle of the task of a folder.
-func handle(dir string) (executors.Handle, error) {
-	s, err := ref{dir: dir}.read()
-	return executors.Handle{Executor: "local", Task: s.Task, Ref: s.Ref}, err
+func (e *Executor) handle(dir string) (executors.Handle, error) {
+	s, err := ref{note: e.name, dir: dir}.read()
+	return executors.Handle{Executor: e.name, Task: s.Task, Ref: s.Ref}, err
 }
 
-func (r ref) path() string { return filepath.Join(r.dir, ".local", "task.json") }
+// Find returns the handle of the task that was started in a folder; ok is false
+// where none was, or where a start is not complete.
+func (e *Executor) Find(dir string) (h executors.Handle, ok bool, err error) {
+	h, err = e.handle(dir)
+	return h, err == nil && h.Ref != "", err
+}
+
+// Folder returns a task's folder.
+func (e *Executor) Folder(h executors.Handle) (string, error) {
+	r, _, err := e.open(h)
+	return r.dir, err
+}
+
+func (r ref) path() string { return filepath.Join(r.dir, "."+r.note, "task.json") }
 
 func outPath(dir string) string { return filepath.Join(dir, "logs", "runner.out") }
 
@@ -125,7 +140,7 @@ func (e *Executor) List(ctx context.Context, run string) ([]executors.Handle, er
 			if err != nil {
 				return nil, fmt.Errorf("listing tasks: %w", err)
 			}
-			h, ok, err := listed(ctx, dir, run)
+			h, ok, err := e.listed(ctx, dir, run)
 			if err != nil {
 				return nil, err
 			}
@@ -139,8 +154,8 @@ func (e *Executor) List(ctx context.Context, run string) ([]executors.Handle, er
 
 // listed returns the handle of a folder's task, if it is to be listed. A start
 // that broke is completed first: what it may have started has to be found.
-func listed(ctx context.Context, dir, run string) (executors.Handle, bool, error) {
-	s, err := ref{dir: dir}.read()
+func (e *Executor) listed(ctx context.Context, dir, run string) (executors.Handle, bool, error) {
+	s, err := ref{note: e.name, dir: dir}.read()
 	if err != nil || s.Task == "" || s.Reaped || s.Labels[executors.LabelRun] != run {
 		return executors.Handle{}, false, err
 	}
@@ -149,7 +164,7 @@ func listed(ctx context.Context, dir, run string) (executors.Handle, bool, error
 		if err != nil {
 			return executors.Handle{}, false, err
 		}
-		r := ref{boot: boot, dir: dir}
+		r := ref{note: e.name, boot: boot, dir: dir}
 		err = r.update(ctx, func(s *state) error {
 			if s.Ref != "" {
 				return nil
@@ -160,7 +175,7 @@ func listed(ctx context.Context, dir, run string) (executors.Handle, bool, error
 			return executors.Handle{}, false, err
 		}
 	}
-	h, err := handle(dir)
+	h, err := e.handle(dir)
 	return h, err == nil, err
 }
 
@@ -168,7 +183,7 @@ func listed(ctx context.Context, dir, run string) (executors.Handle, bool, error
 // outcome, which stays the same from then on. tree is what was seen below its
 // supervisor before it was killed.
 func (e *Executor) collect(ctx context.Context, h executors.Handle, tree []proc.Process) (executors.Outcome, error) {
-	r, s, err := open(h)
+	r, s, err := e.open(h)
 	if err != nil || s.Outcome != nil && len(tree) == 0 {
 		return outcome(s), err
 	}
@@ -299,9 +314,11 @@ func remains(task executors.TaskID, supervisor proc.ID, known []proc.ID) ([]proc
 	if err != nil {
 		return nil, err
 	}
-	roots := slices.DeleteFunc(proc.Marked(all, mark(task)), func(p proc.Process) bool {
+	// Most processes are older: their environments need not be read.
+	younger := slices.DeleteFunc(slices.Clone(all), func(p proc.Process) bool {
 		return p.Pid == os.Getpid() || p.Start < supervisor.Start
 	})
+	roots := proc.Marked(younger, mark(task))
 	for _, p := range all {
 		if slices.Contains(known, p.ID) && !slices.Contains(roots, p) {
 			roots = append(roots, p)

@@ -261,6 +261,9 @@ func Tops(all []Process) map[int]int {
 // Members returns what belongs to a child and lives: what descends from it, and
 // what is in its session.
 func Members(c *Child) ([]Process, error) {
+	if Childless() {
+		return nil, nil
+	}
 	all, err := List()
 	if err != nil {
 		return nil, err

@@ -175,11 +175,16 @@ func syncDir(dir string) error {
 }
 
 var (
-	wordStep = regexp.MustCompile(`^[a-z0-9-]{1,100}$`)
-	wordRole = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,40}$`)
+	wordStep = regexp.MustCompile(`^[a-z0-9-]+$`)
+	wordRole = regexp.MustCompile(`^[a-z][a-z0-9_-]*$`)
 	wordEnv  = regexp.MustCompile(`^[^=\x00]+$`)
 	wordPort = regexp.MustCompile(`\{port:([^}]*)\}`)
 )
+
+// A bound in a pattern would be multiplied out at the start of each task.
+const maxStep, maxRole = 100, 41
+
+func isRole(s string) bool { return len(s) <= maxRole && wordRole.MatchString(s) }
 
 // Check says everything that is wrong with a spec; nil if it can be run.
 func (s Spec) Check() error {
@@ -207,7 +212,7 @@ func (s Spec) Check() error {
 	c.endpoint()
 	c.steps()
 	for i, p := range s.Probes {
-		if !wordRole.MatchString(p.Name) || slices.ContainsFunc(s.Probes[:i], func(o Probe) bool { return o.Name == p.Name }) {
+		if !isRole(p.Name) || slices.ContainsFunc(s.Probes[:i], func(o Probe) bool { return o.Name == p.Name }) {
 			c.bad("probe %q has a bad name, or stands twice", p.Name)
 		}
 		if len(p.Argv) == 0 || p.Every < 0 {
@@ -228,7 +233,7 @@ func (c *checker) bad(form string, args ...any) {
 
 func (c *checker) processes() {
 	for i, p := range c.spec.Processes {
-		if !wordRole.MatchString(p.Role) || slices.ContainsFunc(c.spec.Processes[:i], func(o Process) bool { return o.Role == p.Role }) {
+		if !isRole(p.Role) || slices.ContainsFunc(c.spec.Processes[:i], func(o Process) bool { return o.Role == p.Role }) {
 			c.bad("role %q is not a lower-case word, or stands twice", p.Role)
 		}
 		if p.Count < 1 || p.Count > 1000 {
@@ -273,7 +278,7 @@ func (c *checker) endpoint() {
 
 func (c *checker) steps() {
 	for i, s := range c.spec.Steps {
-		if !wordStep.MatchString(s.ID) || s.ID == "runner" || slices.ContainsFunc(c.spec.Steps[:i], func(o Step) bool { return o.ID == s.ID }) {
+		if len(s.ID) > maxStep || !wordStep.MatchString(s.ID) || s.ID == "runner" || slices.ContainsFunc(c.spec.Steps[:i], func(o Step) bool { return o.ID == s.ID }) {
 			c.bad("step %q is not made of a-z, 0-9 and -, is called runner, or stands twice", s.ID)
 		}
 		if s.Deadline <= 0 {

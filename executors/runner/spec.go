@@ -239,8 +239,8 @@ type StopAction struct {
 	At     time.Time `json:"at"`
 }
 
-// HostState is a snapshot of what runs: counts and the GPUs' compute
-// processes, as text lines, sorted. GPUs is nil where there is no nvidia-smi.
+// HostState is a snapshot of what runs: how many processes the kernel's table
+// holds, and the GPUs' compute processes, as text lines, sorted. GPUs is nil where there is no nvidia-smi.
 type HostState struct {
 	Processes int      `json:"processes"`
 	GPUs      []string `json:"gpus"`

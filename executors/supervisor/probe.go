@@ -121,8 +121,8 @@ func (t *task) capture(argv []string, patience time.Duration) ([]byte, error) {
 // that says so: it must not look like idle GPUs.
 func (t *task) host(patience time.Duration) runner.HostState {
 	var state runner.HostState
-	if all, err := proc.List(); err == nil {
-		state.Processes = len(all)
+	if n, err := proc.Count(); err == nil {
+		state.Processes = n
 	}
 	if _, ok := proc.Tool("nvidia-smi"); !ok {
 		return state

@@ -17,13 +17,13 @@ import (
 // observe looks at everything below us and writes it down. It is called by the
 // owner of the task only.
 func (t *task) observe() {
-	all, err := proc.List()
+	below, err := proc.Below()
 	if err != nil {
 		t.say("looking at our processes: %v", err)
 		return
 	}
 	tree := runner.Tree{Processes: []proc.ID{}}
-	for _, p := range proc.Under(all, os.Getpid()) {
+	for _, p := range below {
 		t.pids[p.Pid] = true
 		t.shm.Note(p.Pid)
 		tree.Processes = append(tree.Processes, p.ID)
@@ -204,11 +204,10 @@ func (t *task) down(record *runner.ExitRecord) {
 // and returns what would not go.
 func (t *task) killAll() []proc.Process {
 	for late := time.Now().Add(killPatience); ; time.Sleep(10 * time.Millisecond) {
-		all, err := proc.List()
+		left, err := proc.Below()
 		if err != nil {
 			t.say("looking at our processes: %v", err)
 		}
-		left := proc.Under(all, os.Getpid())
 		if err == nil && len(left) == 0 && (t.cgroup == nil || t.cgroup.Empty()) || time.Now().After(late) {
 			return left
 		}

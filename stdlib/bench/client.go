@@ -8,17 +8,20 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"mime"
 	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"runtime"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/sotabuild/sotabuild/executors"
+	"github.com/sotabuild/sotabuild/stdlib/bench/http1"
 	"github.com/sotabuild/sotabuild/stdlib/bench/judge"
 	"github.com/sotabuild/sotabuild/stdlib/bench/wire"
 	"github.com/sotabuild/sotabuild/stdlib/result"
@@ -30,6 +33,8 @@ type client struct {
 	header    http.Header
 	hide      []string // values that must not be written down
 	serves    []string
+	streams   *http1.Client // for the requests over HTTP/1.1; nil: transport
+	head      []byte        // of each such request, up to the length of its body
 	transport *http.Transport
 	start     time.Time    // of the run; all offsets count from here
 	url       string       // the spec's as net/http knows it
@@ -74,7 +79,74 @@ func newClient(s Spec, h Host) (*client, error) {
 		WriteBufferSize:     64 << 10,
 		ReadBufferSize:      16 << 10,
 	}
+	if !protocols.HTTP1() {
+		return c, nil
+	}
+	if c.head, err = c.requestHead(); err != nil {
+		return nil, err
+	}
+	c.streams = http1.New(c.connect, (runtime.GOMAXPROCS(0)+1)/2, c.transport.IdleConnTimeout)
 	return c, nil
+}
+
+func (c *client) close() error {
+	c.transport.CloseIdleConnections()
+	if c.streams == nil {
+		return nil
+	}
+	return c.streams.Close()
+}
+
+// requestHead is the head of a POST without the length of its body.
+func (c *client) requestHead() ([]byte, error) {
+	u, err := url.Parse(c.url + c.spec.Path)
+	if err != nil {
+		return nil, err
+	}
+	h := c.header.Clone()
+	for _, own := range []string{"Host", "Content-Length", "Transfer-Encoding", "Connection"} {
+		h.Del(own)
+	}
+	if !c.spec.Rules.NoStream {
+		h.Set("Accept", eventStream)
+	}
+	for name, values := range h {
+		if strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' || r == ':' }) || strings.ContainsAny(strings.Join(values, ""), "\r\n\x00") {
+			return nil, fmt.Errorf("header %q is no name, or has a value of several lines", name)
+		}
+	}
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "POST %s HTTP/1.1\r\nHost: %s\r\n", u.RequestURI(), u.Host)
+	if err := h.Write(&b); err != nil {
+		return nil, err
+	}
+	b.WriteString("Content-Length: ")
+	return b.Bytes(), nil
+}
+
+// connect makes a connection for HTTP/1.1 as transport would.
+func (c *client) connect(ctx context.Context) (net.Conn, error) {
+	u, err := url.Parse(c.url)
+	if err != nil {
+		return nil, err
+	}
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	conn, err := c.transport.DialContext(ctx, "tcp", net.JoinHostPort(u.Hostname(), port))
+	if err != nil || u.Scheme != "https" {
+		return conn, err
+	}
+	own := c.transport.TLSClientConfig.Clone()
+	own.ServerName, own.NextProtos = u.Hostname(), []string{"http/1.1"}
+	ctx, cancel := context.WithTimeout(ctx, c.spec.Rules.Connect)
+	defer cancel()
+	secure := tls.Client(conn, own)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return secure, nil
 }
 
 // way is what a URL's scheme means.
@@ -83,13 +155,13 @@ type way struct {
 	protocol func(*http.Protocols)
 }
 
-func http1(p *http.Protocols) { p.SetHTTP1(true) }
+func overHTTP1(p *http.Protocols) { p.SetHTTP1(true) }
 
 // ways are the schemes of Spec.URL.
 var ways = map[string]way{
-	"http":  {"http", http1},
-	"https": {"https", http1},
-	"unix":  {"http", http1},
+	"http":  {"http", overHTTP1},
+	"https": {"https", overHTTP1},
+	"unix":  {"http", overHTTP1},
 	"h2":    {"https", func(p *http.Protocols) { p.SetHTTP2(true) }},
 	"h2c":   {"http", func(p *http.Protocols) { p.SetUnencryptedHTTP2(true) }},
 }
@@ -156,26 +228,15 @@ func (c *client) do(ctx context.Context, s judge.Sample) judge.Sample {
 	s.End = -1
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	req, err := c.request(ctx, http.MethodPost, c.spec.Path, s.Ask.Body)
-	if err != nil {
-		s.Failure = wire.Fail(executors.ClassClientFailed, "%v", err)
-		return s
-	}
-	if !c.spec.Rules.NoStream {
-		req.Header.Set("Accept", "text/event-stream")
-	}
 	first := patience(c.spec.Rules.First, "no token", cancel)
 	defer first.Stop()
 	if s.Ask.Cancel > 0 {
 		leave := time.AfterFunc(s.Ask.Cancel, func() { cancel(errLeft) })
 		defer leave.Stop()
 	}
+	r := &reading{c: c, ctx: ctx, s: &s, first: first, cancel: cancel}
 	s.Sent = time.Since(c.start)
-	if resp, err := c.transport.RoundTrip(req); err != nil {
-		s.Answer.Lose(gone(ctx, result.ConnFailed, "no answer", err))
-	} else {
-		c.receive(ctx, resp, &s, first, cancel)
-	}
+	r.close(c.ask(ctx, s.Ask.Body, r))
 	s.Closed = time.Since(c.start)
 	if s.Cancelled = errors.Is(context.Cause(ctx), errLeft); s.Cancelled {
 		return s
@@ -185,71 +246,38 @@ func (c *client) do(ctx context.Context, s judge.Sample) judge.Sample {
 	return s
 }
 
-// errLeft is the cause of a request that the dataset says to cancel.
-var errLeft = errors.New("the client left, as the dataset asks")
-
-func (c *client) receive(ctx context.Context, resp *http.Response, s *judge.Sample, first *time.Timer, cancel context.CancelCauseFunc) {
-	defer resp.Body.Close()
-	kind := resp.Header.Get("Content-Type")
-	media, _, err := mime.ParseMediaType(kind)
-	switch {
-	case resp.StatusCode != http.StatusOK:
-		s.Answer.Lose(wire.Fail(result.HTTPStatus, "HTTP %s: %s", resp.Status, wire.Excerpt(head(resp.Body))))
-	case c.spec.Rules.NoStream && err == nil && media == "application/json":
-		c.whole(ctx, resp.Body, s)
-	case err != nil || media != "text/event-stream":
-		s.Answer.Lose(wire.Fail(result.BadStream, "content type %q is no event stream: %s", kind, wire.Excerpt(head(resp.Body))))
-	default:
-		c.read(ctx, resp.Body, s, first, cancel)
+// ask sends one request by whatever carries the URL's scheme, and has its answer
+// received.
+func (c *client) ask(ctx context.Context, body []byte, r *reading) error {
+	if c.streams != nil {
+		sent, err := c.streams.Do(ctx, slices.Concat(c.head, []byte(strconv.Itoa(len(body))), []byte("\r\n\r\n"), body), r)
+		if sent > 1 {
+			c.resent.Add(1)
+		}
+		return err
 	}
-}
-
-// whole reads an answer that comes at once.
-func (c *client) whole(ctx context.Context, body io.Reader, s *judge.Sample) {
-	b, err := io.ReadAll(io.LimitReader(body, 64<<20))
-	s.End = time.Since(c.start)
+	req, err := c.request(ctx, http.MethodPost, c.spec.Path, body)
 	if err != nil {
-		s.Answer.Lose(gone(ctx, result.Truncated, "the connection ended inside the answer", err))
-		return
+		return err
 	}
-	s.Answer.Whole(s.End, b)
+	if !c.spec.Rules.NoStream {
+		req.Header.Set("Accept", eventStream)
+	}
+	resp, err := c.transport.RoundTrip(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	r.Head(resp)
+	return r.drain(resp.Body)
 }
 
 var buffers = sync.Pool{New: func() any { return new([16 << 10]byte) }}
 
-// read reads the stream to its end. The stamp is taken right after the read.
-// Comments and other bytes without an event do not make patience longer.
-func (c *client) read(ctx context.Context, body io.Reader, s *judge.Sample, first *time.Timer, cancel context.CancelCauseFunc) {
-	buf := buffers.Get().(*[16 << 10]byte)
-	defer buffers.Put(buf)
-	var later *silence
-	for {
-		n, err := body.Read(buf[:])
-		at := time.Since(c.start)
-		events, ok := 0, true
-		if n > 0 {
-			s.End = at
-			events, ok = s.Answer.Feed(at, buf[:n])
-		}
-		switch {
-		case !ok:
-			return
-		case errors.Is(err, io.EOF):
-			s.Answer.End()
-			return
-		case err != nil:
-			s.Answer.Lose(gone(ctx, result.Truncated, fmt.Sprintf("the connection ended after %d token events", len(s.Answer.Marks)), err))
-			return
-		case events == 0 || len(s.Answer.Marks) == 0:
-		case later == nil:
-			first.Stop()
-			later = listen(c.start, at, c.spec.Rules.Stall, cancel)
-			defer later.timer.Stop()
-		default:
-			later.last.Store(int64(at))
-		}
-	}
-}
+const eventStream = "text/event-stream"
+
+// errLeft is the cause of a request that the dataset says to cancel.
+var errLeft = errors.New("the client left, as the dataset asks")
 
 // gone classifies an error of the transport: our own patience, the end of the
 // cell, or else what it is called.

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -29,8 +30,8 @@ type Report struct {
 func Run(ctx context.Context, s Spec) (Report, error) { return ThisHost().Run(ctx, s) }
 
 // Run is Run on another host.
-func (h Host) Run(ctx context.Context, s Spec) (Report, error) {
-	s, err := s.check()
+func (h Host) Run(ctx context.Context, s Spec) (rep Report, err error) {
+	s, err = s.check()
 	if err != nil {
 		return Report{}, fmt.Errorf("checking bench spec:\n%w", err)
 	}
@@ -42,7 +43,7 @@ func (h Host) Run(ctx context.Context, s Spec) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	defer c.transport.CloseIdleConnections()
+	defer func() { err = errors.Join(err, c.close()) }()
 	if total := s.Rules.Total; total > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, total, deadline(total, executors.ClassTimeout))
@@ -68,7 +69,7 @@ func (h Host) Run(ctx context.Context, s Spec) (Report, error) {
 	done()
 	row := cell.Row()
 	row.Time.Started = c.start.UTC()
-	rep := Report{Row: row, Requests: cell.Requests()}
+	rep = Report{Row: row, Requests: cell.Requests()}
 	for _, q := range samples {
 		rep.Reads = append(rep.Reads, q.Answer.Marks)
 	}

@@ -1,6 +1,7 @@
 package campaign
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -29,7 +30,7 @@ const askTimeout = 5 * time.Minute
 // AskSpec is a question to a program about itself: its help or its version.
 type AskSpec struct {
 	Software key.Digest        `key:"software"`
-	Image    string            `key:"image"` // "" when Software is known
+	Image    string            `key:"image"` // identity; "" when Software is known
 	Command  []string          `key:"arg"`   // with {program} standing for the program
 	Stderr   bool              `key:"stderr"`
 	Pattern  string            `key:"pattern"` // "" keeps the whole text
@@ -37,17 +38,20 @@ type AskSpec struct {
 	Host     Host              `key:"-"`
 }
 
-// Host is where things lie on this host; none of it is part of a key.
+// Host is where things lie where the task runs; none of it is part of a key.
 type Host struct {
 	Self    string // the sotabuild binary
-	Program string
+	Program string // on the host; "" where only an image is known
 	Tree    string // what identifies the program, if not its file
 	Model   string // path or id, as the server's command line takes it
 	Port    int    // 0: chosen by the runner
 	Label   string
 	Secrets []string
+	GPUs    []string // ids, exclusive to the task
 	// StartTimeout bounds the server's start; zero is the runner's own bound.
 	StartTimeout time.Duration
+	Place        Place
+	ImageID      key.Digest // identity of Place.Image
 }
 
 func newAskSpec(c *lang.Campaign, f Facts, fw lang.Framework, command []string, stderr bool, pattern string) AskSpec {
@@ -58,29 +62,66 @@ func newAskSpec(c *lang.Campaign, f Facts, fw lang.Framework, command []string, 
 
 // imageOf is the image as identity, only where nothing better is known.
 func imageOf(s Software) string {
-	if !s.Digest.IsZero() {
+	if !s.Digest.IsZero() || s.Image.IsZero() {
 		return ""
 	}
-	return s.Image
+	return s.Image.String()
 }
 
 func hostOf(c *lang.Campaign, f Facts, fw lang.Framework) Host {
-	model := c.Model.Path
-	if model == "" {
-		model = c.Model.ID
+	model := cmp.Or(c.Model.Path, f.Revision.Folder, c.Model.ID)
+	sw := f.Software[fw.Label]
+	h := Host{Self: f.Self, Program: fw.Program, Tree: fw.Tree, Model: model, Port: fw.Port, Label: fw.Label, Secrets: c.Run.Secrets,
+		StartTimeout: fw.StartTimeout, Place: sw.Place, ImageID: sw.Image}
+	if c.GPUs != nil {
+		h.GPUs = c.GPUs.IDs
 	}
-	return Host{Self: f.Self, Program: fw.Program, Tree: fw.Tree, Model: model, Port: fw.Port, Label: fw.Label, Secrets: c.Run.Secrets, StartTimeout: fw.StartTimeout}
+	return h
 }
+
+// program is what {program} stands for.
+func (h Host) program() string {
+	if h.Place.Program != "" {
+		return h.Place.Program
+	}
+	return h.Program
+}
+
+// observed is what a record says of the place, beside its key.
+func (h Host) observed() []cache.Observed {
+	if h.Place.Executor == "" {
+		return nil
+	}
+	out := []cache.Observed{{Name: "executor", Value: h.Place.Executor}}
+	if h.Place.Image != "" {
+		out = append(out, cache.Observed{Name: "image", Value: h.Place.Image}, cache.Observed{Name: "image_id", Value: h.ImageID.String()})
+	}
+	return out
+}
+
+// DefaultPath is the PATH of every process that no image or definition gives one.
+const DefaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // Environment is what every process of a task gets beside the framework's own
 // declared variables. Nothing of the host's environment is passed on.
-func Environment(declared map[string]string) []string {
-	env := []string{
-		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-		"HOME={out}", "LANG=C.UTF-8", "LC_ALL=C.UTF-8", "TZ=UTC", "COLUMNS=200",
+func Environment(declared map[string]string) []string { return environment(nil, declared) }
+
+// environment lays the declared variables over what every process gets, and
+// that over the variables of an image.
+func environment(image []string, declared map[string]string) []string {
+	env := slices.Clone(image)
+	set := func(name, value string) {
+		env = slices.DeleteFunc(env, func(kv string) bool { return strings.HasPrefix(kv, name+"=") })
+		env = append(env, name+"="+value)
+	}
+	if !slices.ContainsFunc(env, func(kv string) bool { return strings.HasPrefix(kv, "PATH=") }) {
+		set("PATH", DefaultPath)
+	}
+	for _, kv := range []struct{ name, value string }{{"HOME", "{out}"}, {"LANG", "C.UTF-8"}, {"LC_ALL", "C.UTF-8"}, {"TZ", "UTC"}, {"COLUMNS", "200"}} {
+		set(kv.name, kv.value)
 	}
 	for _, k := range sortedKeys(declared) {
-		env = append(env, k+"="+declared[k])
+		set(k, declared[k])
 	}
 	return env
 }
@@ -93,31 +134,14 @@ func askTask(jobs []compile.Job, dir string) (executors.Task, error) {
 		spec.Secrets = s.Host.Secrets
 		spec.Steps = append(spec.Steps, runner.Step{
 			ID:       sched.StepID(j.Key),
-			Argv:     fill(s.Command, map[string]string{"program": s.Host.Program, "model": s.Host.Model}, nil),
-			Env:      Environment(s.Env),
+			Argv:     fill(s.Command, map[string]string{"program": s.Host.program(), "model": s.Host.Model}, nil),
+			Env:      environment(s.Host.Place.Env, s.Env),
 			Deadline: askTimeout,
 			Stdout:   "stdout.txt", Stderr: "stderr.txt",
 			AnyExit: true,
 		})
 	}
-	return NewTask(spec, dir, jobs[0].Spec.(AskSpec).Host, jobs[0].Spec.(AskSpec).Image)
-}
-
-// NewTask writes the runner's spec into dir and describes the task around it.
-func NewTask(spec runner.Spec, dir string, h Host, image string) (executors.Task, error) {
-	spec.Task = executors.TaskID(filepath.Base(dir))
-	if err := runner.WriteSpec(dir, spec); err != nil {
-		return executors.Task{}, err
-	}
-	t := executors.Task{ID: spec.Task, Dir: dir, Image: image, StopGrace: 10 * time.Second}
-	t.Process.Args = []string{h.Self, "runner", "spec.json"}
-	t.Process.Cwd = dir
-	for _, name := range h.Secrets {
-		if v, ok := os.LookupEnv(name); ok {
-			t.Process.Env = append(t.Process.Env, name+"="+v)
-		}
-	}
-	return t, nil
+	return NewTask(spec, dir, jobs[0].Spec.(AskSpec).Host)
 }
 
 // asked reads what the program printed.
@@ -172,7 +196,7 @@ func collectHelp(j compile.Job, step compile.StepResult) compile.Result {
 		return compile.Result{Outcome: failure(result.NoHelp,
 			fmt.Sprintf("%s: %v (%s; it printed %s)", strings.Join(s.Command, " "), err, exitWords(step), quoteHead(text, step.Dir)))}
 	}
-	return compile.Result{Outcome: cache.Outcome{State: cache.OK}, Outputs: []compile.Value{{Name: "text", Bytes: []byte(text)}}}
+	return compile.Result{Outcome: cache.Outcome{State: cache.OK}, Outputs: []compile.Value{{Name: "text", Bytes: []byte(text)}}, Observed: s.Host.observed()}
 }
 
 // quoteHead is the first words of a text, or of the program's errors where it
@@ -211,7 +235,7 @@ func collectVersion(j compile.Job, step compile.StepResult) compile.Result {
 		return compile.Result{Outcome: failure(result.NoHelp,
 			fmt.Sprintf("%s: no version like %q in what it printed (%s): %s", strings.Join(s.Command, " "), s.Pattern, exitWords(step), quoteHead(all, step.Dir)))}
 	}
-	return compile.Result{Outcome: cache.Outcome{State: cache.OK}, Outputs: []compile.Value{{Name: "version", Bytes: []byte(m[1])}}}
+	return compile.Result{Outcome: cache.Outcome{State: cache.OK}, Outputs: []compile.Value{{Name: "version", Bytes: []byte(m[1])}}, Observed: s.Host.observed()}
 }
 
 // CheckSpec is one candidate's flags as they would be passed, by name: their

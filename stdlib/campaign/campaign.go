@@ -4,7 +4,7 @@
 //
 // It is the only room that knows both the language and the engine. Declare is
 // a function of a campaign and cheap facts about this host; it starts nothing
-// and reads no file. The facts come from Probe, which reads and asks, and
+// and reads no file. The facts come from package prepare, which reads and asks, and
 // changes nothing.
 //
 // No label reaches a key: specs hold what is measured, and names of
@@ -26,6 +26,7 @@ import (
 	"github.com/sotabuild/sotabuild/stdlib/help"
 	"github.com/sotabuild/sotabuild/stdlib/result"
 	"github.com/sotabuild/sotabuild/stdlib/search"
+	"github.com/sotabuild/sotabuild/stdlib/weights"
 	"github.com/sotabuild/sotabuild/stdlib/winners"
 )
 
@@ -39,8 +40,14 @@ type Facts struct {
 	// Tokenizer is the identity of a tokenizer on this host that lies apart from
 	// the model; zero where it is part of the model or only named.
 	Tokenizer key.Digest
-	Env       compile.Env
-	Hardware  result.Hardware
+	// Revision is where the model lies, if it is a pinned revision of a hub, and
+	// Hub how it is fetched.
+	Revision Revision
+	Hub      weights.Options
+	Env      compile.Env
+	Hardware result.Hardware
+	// Cards are the UUIDs of the campaign's GPUs, in the order of its ids.
+	Cards []string
 	// Helps are the help texts already known for a framework's software, by
 	// label; a missing one means that apply has to take the snapshot first.
 	Helps map[string]string
@@ -49,10 +56,26 @@ type Facts struct {
 	Self string
 }
 
-// Software is what a framework runs, by content (DESIGN 11.5).
+// Software is what a framework runs, by content, and where (DESIGN 11.5).
 type Software struct {
-	Digest key.Digest // zero where only an image is known
-	Image  string
+	// Digest is of the program's bytes or tree, on the host or in the image;
+	// zero where only an image is known, which Image then identifies.
+	Digest key.Digest `json:"digest"`
+	// Image is the identity of the image that tasks run in; zero without one.
+	Image key.Digest `json:"image"`
+	Place Place      `json:"place"`
+}
+
+// Place is where a framework's tasks run. No part of it is in a key.
+type Place struct {
+	Executor string `json:"executor"` // the kind of executor, never auto
+	Image    string `json:"image"`    // as the campaign names it; "" runs on the host itself
+	Program  string `json:"program"`  // absolute path where the task runs, or a name on its PATH
+	// Env is the image's own environment where the image is all that is known
+	// of the software; it is part of the image's identity.
+	Env     []string `json:"env,omitempty"`
+	ShmSize int64    `json:"shm_size,omitempty"` // bytes
+	IPCHost bool     `json:"ipc_host,omitempty"`
 }
 
 // Declared is a compiled-ready campaign: declarations and how their addresses
@@ -85,10 +108,12 @@ type Select struct{ Framework, Scenario, Addr string }
 type Winner struct{ Scenario, Addr string }
 
 // Declare expands the campaign. The order of the declarations is the order of
-// the file: helps, versions, checks, datasets, cells, selections, winners.
+// the file: the host, weights, helps, versions, checks, datasets, cells, selections, winners.
 func Declare(c *lang.Campaign, f Facts) Declared {
 	var d Declared
 	frameworks := Compared(c)
+	d.Decls = append(d.Decls, HostProbe(c, f)...)
+	d.Decls = append(d.Decls, weightsDecl(c, f)...)
 	var checks []string
 	type life struct {
 		fw         lang.Framework
@@ -129,9 +154,9 @@ func Declare(c *lang.Campaign, f Facts) Declared {
 		}
 	}
 	for _, l := range lives {
-		for _, cand := range l.candidates {
+		for i, cand := range l.candidates {
 			skip := skips[address("bench", l.fw.Label, cand.Name)]
-			d.declareCells(c, f, l.fw, cand, skip, checks)
+			d.declareCells(c, f, l.fw, cand, skip, checks, i)
 		}
 	}
 	d.declareRanking(c, frameworks)
@@ -199,7 +224,7 @@ func skipReason(c *lang.Campaign, f Facts, fw lang.Framework, cand search.Candid
 	}
 	searched := map[string]bool{}
 	for _, a := range fw.Search.Space {
-		searched[flagName(fw.Definition, a.Name)] = true
+		searched[FlagName(fw.Definition, a.Name)] = true
 	}
 	for _, fi := range help.Check(help.Parse(text), given) {
 		if searched[fi.Flag] {
@@ -243,7 +268,9 @@ func datasetSpec(c *lang.Campaign, s lang.Scenario, n *int) dataset.Spec {
 	}
 }
 
-func (d *Declared) declareCells(c *lang.Campaign, f Facts, fw lang.Framework, cand search.Candidate, skip string, checks []string) {
+// declareCells declares the cells of a framework's nth candidate. All frameworks'
+// first candidates, the base flags, tell more than the second of any.
+func (d *Declared) declareCells(c *lang.Campaign, f Facts, fw lang.Framework, cand search.Candidate, skip string, checks []string, nth int) {
 	life := address("bench", fw.Label, cand.Name)
 	for _, s := range c.Load.Scenarios {
 		for _, n := range c.Load.Workload.Concurrency {
@@ -255,6 +282,7 @@ func (d *Declared) declareCells(c *lang.Campaign, f Facts, fw lang.Framework, ca
 				Resources: compile.Resources{Quiet: true},
 				Timeout:   cellTimeout(s),
 				Skip:      skip,
+				Turn:      nth,
 			}
 			if c.GPUs != nil {
 				decl.Resources.GPUs = c.GPUs.IDs
@@ -269,6 +297,12 @@ func (d *Declared) declareCells(c *lang.Campaign, f Facts, fw lang.Framework, ca
 				}
 				if fw.Definition.Version != nil {
 					decl.Order = append(decl.Order, VersionAddr(fw))
+				}
+				if c.GPUs != nil {
+					decl.Order = append(decl.Order, HostAddr)
+				}
+				if fetched(c) {
+					decl.Order = append(decl.Order, WeightsAddr)
 				}
 				// Every candidate's flags are checked before the first server
 				// starts (DESIGN 11.2).

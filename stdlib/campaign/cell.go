@@ -25,7 +25,7 @@ import (
 // BenchSpec is one cell: a candidate of a framework under one load.
 type BenchSpec struct {
 	Software key.Digest        `key:"software"`
-	Image    string            `key:"image"`
+	Image    string            `key:"image"` // identity; "" when Software is known
 	Model    ModelSpec         `key:"model"`
 	Serve    []string          `key:"serve"` // command template
 	Flags    map[string]value  `key:"flag"`
@@ -71,6 +71,8 @@ type Life struct {
 	Hardware  result.Hardware
 	Warmup    int
 	MaxAge    time.Duration // of an accepted sample; 0: any age
+	// Offline are the variables that keep the server from the model's hub.
+	Offline map[string]string
 }
 
 // acceptSample judges the samples of a cell at plan time: quality.max_age. The
@@ -91,7 +93,7 @@ func NewBenchSpec(c *lang.Campaign, f Facts, fw lang.Framework, cand search.Cand
 	}
 	flags := map[string]value{}
 	for _, fl := range withFixed(fw.Definition, cand.Flags) {
-		flags[flagName(fw.Definition, fl.Name)] = value{fl.Value}
+		flags[FlagName(fw.Definition, fl.Name)] = value{fl.Value}
 	}
 	tokenizer := c.Model.Tokenizer
 	if filepath.IsAbs(tokenizer) {
@@ -111,7 +113,7 @@ func NewBenchSpec(c *lang.Campaign, f Facts, fw lang.Framework, cand search.Cand
 		GPUs: gpus, Smoke: c.Smoke,
 		Life: Life{
 			Host: hostOf(c, f, fw), Args: Words(Given(fw, cand.Flags)), Framework: fw.Definition,
-			Hardware: f.Hardware, Warmup: w.Warmup, MaxAge: c.Judge.Quality.MaxAge,
+			Hardware: f.Hardware, Warmup: w.Warmup, MaxAge: c.Judge.Quality.MaxAge, Offline: offline(c),
 			Workload: result.Workload{Kind: w.Dataset, InputLen: s.InputLen, OutputLen: s.OutputLen, NumPrompts: s.NumPrompts,
 				Arrival: w.Arrival, Rate: w.Rate, Concurrency: n, Endpoint: path, Smoke: c.Smoke},
 		},
@@ -132,14 +134,19 @@ func benchTask(jobs []compile.Job, dir string) (executors.Task, error) {
 		Deadlines: runner.Deadlines{Start: first.Life.Host.StartTimeout},
 		Secrets:   first.Life.Host.Secrets,
 	}
+	var prompts []string
 	for _, j := range jobs {
-		step, err := benchStep(j, dir)
+		frozen, err := promptsOf(j)
 		if err != nil {
 			return executors.Task{}, err
 		}
-		spec.Steps = append(spec.Steps, step)
+		step, err := benchStep(j, dir, frozen)
+		if err != nil {
+			return executors.Task{}, err
+		}
+		spec.Steps, prompts = append(spec.Steps, step), append(prompts, frozen)
 	}
-	return NewTask(spec, dir, first.Life.Host, first.Image)
+	return NewTask(spec, dir, first.Life.Host, prompts...)
 }
 
 // ServerOf is the process that serves a cell.
@@ -147,8 +154,8 @@ func ServerOf(s BenchSpec) runner.Process {
 	d := s.Life.Framework.Server
 	p := runner.Process{
 		Role: "server", Count: 1,
-		Argv:   fill(d.Command, map[string]string{"program": s.Life.Host.Program, "model": s.Life.Host.Model, "served_name": s.Model.ID}, s.Life.Args),
-		Env:    Environment(s.Env),
+		Argv:   fill(d.Command, map[string]string{"program": s.Life.Host.program(), "model": s.Life.Host.Model, "served_name": s.Model.ID}, s.Life.Args),
+		Env:    environment(s.Life.Host.Place.Env, withDefaults(s.Env, s.Life.Offline)),
 		Port:   s.Life.Host.Port,
 		Health: runner.Health{Path: d.Health},
 		Stop:   runner.Stop{First: d.Stop.First, Second: d.Stop.Second},
@@ -174,19 +181,23 @@ func probes(s BenchSpec) []runner.Probe {
 	}}
 }
 
-func benchStep(j compile.Job, dir string) (runner.Step, error) {
-	s := j.Spec.(BenchSpec)
-	id := sched.StepID(j.Key)
-	var prompts string
+// promptsOf is the file of a cell's frozen prompts.
+func promptsOf(j compile.Job) (string, error) {
 	for _, in := range j.Inputs {
 		if in.Name == "prompts" {
 			p, err := j.Objects.Path(in.Digest)
 			if err != nil {
-				return runner.Step{}, fmt.Errorf("reading prompts of %s: %w", j.Addr, err)
+				return "", fmt.Errorf("reading prompts of %s: %w", j.Addr, err)
 			}
-			prompts = p
+			return p, nil
 		}
 	}
+	panic("campaign: cell " + j.Addr + " has no prompts")
+}
+
+func benchStep(j compile.Job, dir, prompts string) (runner.Step, error) {
+	s := j.Spec.(BenchSpec)
+	id := sched.StepID(j.Key)
 	folder := filepath.Join(dir, "steps", id)
 	client := bench.Spec{
 		Version: bench.SpecVersion, Path: s.Load.Path, API: bench.API(s.Load.API), Model: s.Model.ID,
@@ -235,7 +246,7 @@ func collectBench(j compile.Job, step compile.StepResult) compile.Result {
 		row.Fail(result.Class(step.Class), step.Reason)
 	}
 	s.complete(&row, j, step)
-	out := compile.Result{Outcome: cache.Outcome{State: cache.OK}, Warnings: row.Warnings}
+	out := compile.Result{Outcome: cache.Outcome{State: cache.OK}, Warnings: row.Warnings, Observed: s.Life.Host.observed()}
 	if row.Status != result.OK {
 		out.Outcome = failure(row.Class, row.Reason)
 	}
@@ -253,9 +264,12 @@ func collectBench(j compile.Job, step compile.StepResult) compile.Result {
 
 // subject is what is measured, in the row's words.
 func (s BenchSpec) subject() result.Subject {
-	out := result.Subject{Image: s.Image, Model: s.Model.ID, Weights: s.Model.Revision, Hardware: s.Life.Hardware}
+	out := result.Subject{Image: s.Life.Host.Place.Image, Executor: s.Life.Host.Place.Executor, Model: s.Model.ID, Weights: s.Model.Revision, Hardware: s.Life.Hardware}
 	if !s.Software.IsZero() {
 		out.Software = s.Software.String()
+	}
+	if !s.Life.Host.ImageID.IsZero() {
+		out.ImageID = s.Life.Host.ImageID.String()
 	}
 	if !s.Model.Weights.IsZero() {
 		out.Weights = s.Model.Weights.String()

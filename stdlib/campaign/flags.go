@@ -10,8 +10,8 @@ import (
 	"github.com/sotabuild/sotabuild/stdlib/help"
 )
 
-// flagName is a flag's spelling on the command line of the framework.
-func flagName(d *lang.Definition, name string) string {
+// FlagName is a flag's spelling on the command line of the framework.
+func FlagName(d *lang.Definition, name string) string {
 	if a, ok := d.Flags.Aliases[name]; ok {
 		name = a
 	}
@@ -29,7 +29,7 @@ func flagName(d *lang.Definition, name string) string {
 func withFixed(d *lang.Definition, flags []lang.Flag) []lang.Flag {
 	var out []lang.Flag
 	for _, f := range d.Flags.Fixed {
-		if !slices.ContainsFunc(flags, func(g lang.Flag) bool { return flagName(d, g.Name) == flagName(d, f.Name) }) {
+		if !slices.ContainsFunc(flags, func(g lang.Flag) bool { return FlagName(d, g.Name) == FlagName(d, f.Name) }) {
 			out = append(out, f)
 		}
 	}
@@ -43,7 +43,7 @@ func Given(fw lang.Framework, flags []lang.Flag) []help.Given {
 	d := fw.Definition
 	var out []help.Given
 	for _, f := range withFixed(d, flags) {
-		name := flagName(d, f.Name)
+		name := FlagName(d, f.Name)
 		switch {
 		case f.Value.Kind == lang.Null:
 		case f.Value.Kind == lang.Bool && d.Server.Booleans != "value":

@@ -12,7 +12,7 @@ import (
 
 // Kinds is the table of node kinds, in the order in which they run.
 func Kinds() []*compile.Kind {
-	return []*compile.Kind{HelpKind, versionKind, checkKind, datasetKind, BenchKind, selectKind, winnersKind}
+	return []*compile.Kind{HostKind, weightsKind, HelpKind, versionKind, checkKind, datasetKind, BenchKind, selectKind, winnersKind}
 }
 
 // The kinds, one row each.

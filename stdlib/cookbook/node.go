@@ -170,11 +170,11 @@ func (r *reader) number(n *yaml.Node, key string) string {
 	return r.scalar(n, key)
 }
 
-var flag = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.]{0,127}$`)
+var flag = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.]*$`) // of at most 128 bytes
 
 // scalar is a plain value as HCL.
 func (r *reader) scalar(n *yaml.Node, key string) string {
-	if !flag.MatchString(key) {
+	if len(key) > 128 || !flag.MatchString(key) {
 		r.bad(n, value, "%q is no name of a flag. Flags have underscores and no leading dashes.", key)
 		return "null"
 	}

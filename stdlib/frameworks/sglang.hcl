@@ -67,10 +67,17 @@ definition "sglang" {
   profiler {
     start {
       path = "/start_profile"
-      body = "{\"output_dir\":\"{dir}\",\"activities\":[\"CPU\",\"GPU\"],\"profile_by_stage\":false,\"profile_prefix\":\"{stage}\"}"
+      body = "{\"output_dir\":\"{dir}\",\"activities\":[\"CPU\",\"GPU\"],\"profile_by_stage\":false,\"profile_prefix\":\"{stage}\",\"with_stack\":false}"
     }
     stop {
       path = "/stop_profile"
+    }
+    mapping {
+      flags = {
+        cuda_graph_backend_decode  = "disabled"
+        cuda_graph_backend_prefill = "disabled"
+      }
+      body = "{\"output_dir\":\"{dir}\",\"activities\":[\"CPU\",\"GPU\"],\"profile_by_stage\":false,\"profile_prefix\":\"{stage}\",\"with_stack\":true,\"record_shapes\":true}"
     }
   }
 

@@ -65,7 +65,7 @@ definition "tensorrt_llm" {
   # serves: the range is of engine steps.
   profiler {
     env = {
-      TLLM_PROFILE_START_STOP  = "{steps}"
+      TLLM_PROFILE_START_STOP  = "{range}"
       TLLM_TORCH_PROFILE_TRACE = "{dir}/{stage}.json"
     }
     offline = true

@@ -42,6 +42,11 @@ definition "tinyserve" {
     stop {
       path = "/stop_profile"
     }
+    mapping {
+      flags = {
+        profiler_shapes = true
+      }
+    }
   }
 
   sources = ["examples/tinyserve/**"]

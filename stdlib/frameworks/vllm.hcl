@@ -63,10 +63,16 @@ definition "vllm" {
   }
 
   # The routes exist only while it is armed. stop answers when the files are
-  # written.
+  # written. Stacks slow the host's side, so only the mapping trace has them.
   profiler {
     flags = {
-      profiler_config = "{\"profiler\":\"torch\",\"torch_profiler_dir\":\"{dir}\",\"torch_profiler_with_stack\":true}"
+      profiler_config = "{\"profiler\":\"torch\",\"torch_profiler_dir\":\"{dir}\",\"torch_profiler_with_stack\":false}"
+    }
+    mapping {
+      flags = {
+        enforce_eager   = true
+        profiler_config = "{\"profiler\":\"torch\",\"torch_profiler_dir\":\"{dir}\",\"torch_profiler_with_stack\":true,\"torch_profiler_record_shapes\":true}"
+      }
     }
     start {
       path = "/start_profile"

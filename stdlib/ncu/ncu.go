@@ -105,6 +105,15 @@ func Missing(o Options, role, program string) Digest {
 	return d
 }
 
+// NoHarness is the digest of a comparison for which one side's kernel cannot be
+// launched: detail says what is missing.
+func NoHarness(o Options, role, detail string) Digest {
+	d := Digest{Schema: schema, Subject: o.Subject, KernelRegex: cmp.Or(o.Candidate.Kernel, o.Kernel)}
+	d.block(&Blocker{Code: "no_harness", Side: role, Detail: detail,
+		Remedy: "take a mapping trace with stacks and shapes (graphs off), or write a program that launches the kernel as the model does"}, o.Fallback)
+	return d
+}
+
 // side is one side while it is read.
 type side struct {
 	Source

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -149,4 +150,23 @@ func check(d Digest, md string) error {
 		return errors.New("text follows the next edit in digest.md (R170)")
 	}
 	return nil
+}
+
+// Place writes the files of a packed digest into root/version, as Write does
+// the digest itself, and returns that folder. Names are those of a digest's
+// folder.
+func Place(root, version string, files map[string][]byte) (string, error) {
+	var d Digest
+	if err := json.Unmarshal(files["digest.json"], &d); err != nil {
+		return "", fmt.Errorf("placing digest %s: reading digest.json: %w", version, err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if base, ok := strings.CutPrefix(name, "reports/"); ok {
+			if !filepath.IsLocal(base) || strings.ContainsAny(base, `/\`) {
+				return "", fmt.Errorf("placing digest %s: %q is no name of a report", version, name)
+			}
+			d.files = append(d.files, file{base, files[name]})
+		}
+	}
+	return Write(root, version, d)
 }

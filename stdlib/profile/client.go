@@ -22,13 +22,15 @@ import (
 )
 
 // clientVersion is the version of ClientSpec's JSON form.
-const clientVersion = 1
+const clientVersion = 2
 
 // ClientSpec is one stage's profile, as the step's client reads it. Paths are
 // absolute.
 type ClientSpec struct {
 	Version int    `json:"version"`
 	Stage   Stage  `json:"stage"`
+	Role    Role   `json:"role"`
+	Host    bool   `json:"host"` // without a device the host's operators are the work
 	Start   Call   `json:"start"`
 	Stop    Call   `json:"stop"`
 	Send    Send   `json:"send"`
@@ -42,13 +44,16 @@ type ClientSpec struct {
 // Summary is what was done.
 type Summary struct {
 	Stage       Stage    `json:"stage"`
-	InputLen    int      `json:"input_len"`
-	OutputLen   int      `json:"output_len"`
-	Concurrency int      `json:"concurrency"`
-	Warmup      int      `json:"warmup_steps"` // at least so many ran before the profiler
-	Active      int      `json:"active_steps"` // at least so many ran while it was on
-	Trace       string   `json:"trace"`        // the server's name for the file that was kept
-	Rank        int      `json:"rank"`         // -1 where neither name nor content says
+	Role        Role     `json:"role"`
+	Imported    bool     `json:"imported,omitempty"` // made apart: nothing is known of the load
+	InputLen    int      `json:"input_len,omitempty"`
+	OutputLen   int      `json:"output_len,omitempty"`
+	Concurrency int      `json:"concurrency,omitempty"`
+	Warmup      int      `json:"warmup_steps,omitempty"` // at least so many ran before the profiler
+	Active      int      `json:"active_steps,omitempty"` // at least so many ran while it was on
+	Host        bool     `json:"host_operators,omitempty"`
+	Trace       string   `json:"trace"` // the server's name for the file that was kept
+	Rank        int      `json:"rank"`  // -1 where neither name nor content says
 	SetAside    []string `json:"set_aside,omitempty"`
 	Warnings    []string `json:"warnings,omitempty"`
 }
@@ -124,7 +129,7 @@ func wrong(class result.Class, format string, args ...any) error {
 	return &verdict{class, fmt.Sprintf(format, args...)}
 }
 
-// profile does all of it: warm-up, start, load, stop, trace, tables.
+// profile does all of it: warm-up, start, load, stop, trace.
 func (s ClientSpec) profile(ctx context.Context, url string) error {
 	warm, asks, err := s.asks()
 	if err != nil {
@@ -135,7 +140,7 @@ func (s ClientSpec) profile(ctx context.Context, url string) error {
 	if err != nil {
 		return err
 	}
-	sum := Summary{Stage: s.Stage, InputLen: len(asks[0].Tokens), OutputLen: asks[0].OutputLen, Concurrency: s.Send.Concurrency}
+	sum := Summary{Stage: s.Stage, Role: s.Role, InputLen: len(asks[0].Tokens), OutputLen: asks[0].OutputLen, Concurrency: s.Send.Concurrency}
 	if sum.Warmup, err = s.load(ctx, warm, s.Warmup, func() error { return nil }); err != nil {
 		return during("warm-up", err)
 	}

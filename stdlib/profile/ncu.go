@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"time"
 
 	"github.com/sotabuild/sotabuild/engine/cache"
@@ -28,8 +29,12 @@ type NCUSpec struct {
 	MinBytes  float64     `key:"min_bytes"` // that the shapes make the kernel move; 0 is unknown
 	Subject   ncu.Subject `key:"-"`         // copied into the digest
 	Refuted   []string    `key:"refuted"`   // ids of edits tried before in vain
-	Program   string      `key:"-"`         // absolute path of ncu; "" is the one on the PATH
-	Self      string      `key:"-"`         // the sotabuild binary
+	Clocks    string      `key:"clocks"`    // ncu's --clock-control: base (also "") or none
+	// NoHarness says why the baseline's kernel cannot be launched: the digest is
+	// then a blocker, and nothing is run.
+	NoHarness string `key:"no_harness"`
+	Program   string `key:"-"` // absolute path of ncu; "" is the one on the PATH
+	Self      string `key:"-"` // the sotabuild binary
 }
 
 // Harness is a command that launches the kernel with the shapes, types and
@@ -40,6 +45,7 @@ type Harness struct {
 	Env    map[string]string `key:"env" json:"env"`       // complete but for PATH and locale
 	Kernel string            `key:"kernel" json:"kernel"` // regular expression on the kernel's name
 	Shape  string            `key:"shape" json:"shape"`   // equal tags mean the same work
+	Ranged bool              `key:"ranged" json:"ranged"` // it names the range to profile (cudaProfilerStart)
 	Commit string            `key:"-" json:"commit"`
 	File   string            `key:"-" json:"file"` // source file of the kernel
 }
@@ -47,7 +53,7 @@ type Harness struct {
 // NCUKind is the row of the ncu node in the table of kinds. A node that ends
 // with a blocker has failed and still has its digest, which says why.
 var NCUKind = &compile.Kind{
-	Name: "ncu", Version: 1, Purity: compile.Measured,
+	Name: "ncu", Version: 2, Purity: compile.Measured,
 	Outputs: []string{"digest_md", "digest_json", "folder"}, KeepsFailures: true,
 	Task: ncuTask, Collect: collectNCU, Policy: policy,
 }
@@ -61,12 +67,18 @@ func DeclareNCU(addr, block string, gpus []string, s NCUSpec) (compile.Decl, err
 		Harness
 	}{{"baseline", s.Baseline}, {"candidate", s.Candidate}} {
 		role, h := side.role, side.Harness
+		if s.NoHarness != "" {
+			continue
+		}
 		if len(h.Argv) == 0 || !filepath.IsAbs(h.Argv[0]) {
 			errs = append(errs, fmt.Errorf("the harness of the %s is %q; write its command with the absolute path of its program", role, h.Argv))
 		}
 		if _, err := regexp.Compile(h.Kernel); err != nil || h.Kernel == "" {
 			errs = append(errs, fmt.Errorf("the kernel of the %s is %q; write a regular expression on its name", role, h.Kernel))
 		}
+	}
+	if !slices.Contains([]string{"", "base", "none"}, s.Clocks) {
+		errs = append(errs, fmt.Errorf("clock control %q; write base, which holds the clocks, or none", s.Clocks))
 	}
 	if len(errs) > 0 {
 		return compile.Decl{}, errors.Join(errs...)
@@ -104,7 +116,7 @@ func ncuTask(jobs []compile.Job, dir string) (executors.Task, error) {
 		folder := filepath.Join(dir, "steps", id)
 		b, err := json.MarshalIndent(NCUClientSpec{
 			Version: ncuClientVersion, Baseline: s.Baseline, Candidate: s.Candidate,
-			MinBytes: s.MinBytes, Subject: s.Subject, Refuted: s.Refuted, Program: s.Program, Out: folder,
+			MinBytes: s.MinBytes, Subject: s.Subject, Refuted: s.Refuted, Program: s.Program, Clocks: s.Clocks, NoHarness: s.NoHarness, Out: folder,
 		}, "", "  ")
 		if err != nil {
 			return executors.Task{}, err
@@ -121,7 +133,7 @@ func ncuTask(jobs []compile.Job, dir string) (executors.Task, error) {
 			Outputs: []string{digestArchive},
 		})
 	}
-	return campaign.NewTask(spec, dir, campaign.Host{Self: first.Self}, "")
+	return campaign.NewTask(spec, dir, campaign.Host{Self: first.Self})
 }
 
 // collectNCU takes the digest. One with a blocker is a failed node that keeps

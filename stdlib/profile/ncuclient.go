@@ -21,7 +21,7 @@ import (
 )
 
 // ncuClientVersion is the version of NCUClientSpec's JSON form.
-const ncuClientVersion = 1
+const ncuClientVersion = 2
 
 // NCUClientSpec is one comparison, as the step's client reads it.
 type NCUClientSpec struct {
@@ -32,7 +32,9 @@ type NCUClientSpec struct {
 	Subject   ncu.Subject `json:"subject"`
 	Refuted   []string    `json:"refuted"`
 	Program   string      `json:"program"` // "" is ncu on the PATH
-	Out       string      `json:"out"`     // folder for what the client writes
+	Clocks    string      `json:"clocks"`
+	NoHarness string      `json:"no_harness"`
+	Out       string      `json:"out"` // folder for what the client writes
 }
 
 // NCUMain collects both sides' counters and writes their digest, as the spec
@@ -76,6 +78,9 @@ func runNCU(ctx context.Context, specPath string) error {
 func (s NCUClientSpec) digest(ctx context.Context) (ncu.Digest, error) {
 	o := ncu.Options{Subject: s.Subject, MinBytes: s.MinBytes, Refuted: s.Refuted, Program: s.Program,
 		Baseline: s.Baseline.source(), Candidate: s.Candidate.source()}
+	if s.NoHarness != "" {
+		return ncu.NoHarness(o, "baseline", s.NoHarness), nil
+	}
 	program, err := exec.LookPath(cmp.Or(s.Program, "ncu"))
 	if err != nil {
 		return ncu.Missing(o, "baseline", cmp.Or(s.Program, "ncu")), nil
@@ -85,7 +90,7 @@ func (s NCUClientSpec) digest(ctx context.Context) (ncu.Digest, error) {
 		harness Harness
 		into    *ncu.Source
 	}{{"baseline", s.Baseline, &o.Baseline}, {"candidate", s.Candidate, &o.Candidate}} {
-		page, whole, err := side.harness.collect(ctx, program, s.Out, side.role)
+		page, whole, err := side.harness.collect(ctx, program, s.Clocks, s.Out, side.role)
 		if err != nil {
 			return ncu.Digest{}, fmt.Errorf("collecting the %s: %w", side.role, err)
 		}
@@ -105,17 +110,23 @@ func (h Harness) source() ncu.Source {
 
 // NCUArgs is the command line that collects one launch of the kernel with all
 // sections and its source, into the report PATH.ncu-rep.
-func (h Harness) NCUArgs(path string) []string {
-	return append([]string{
+func (h Harness) NCUArgs(path, clocks string) []string {
+	args := []string{
 		"--set", "full", "--import-source", "yes", "--target-processes", "all",
 		"--kernel-name", "regex:" + h.Kernel, "--launch-count", "1",
-		"--force-overwrite", "--export", path, "--",
-	}, h.Argv...)
+	}
+	if h.Ranged {
+		args = append(args, "--profile-from-start", "off")
+	}
+	if clocks != "" {
+		args = append(args, "--clock-control", clocks)
+	}
+	return append(append(args, "--force-overwrite", "--export", path, "--"), h.Argv...)
 }
 
 // collect runs ncu and returns the report, whole; or, where ncu left none,
 // the text that it printed instead.
-func (h Harness) collect(ctx context.Context, program, dir, role string) (page string, whole bool, err error) {
+func (h Harness) collect(ctx context.Context, program, clocks, dir, role string) (page string, whole bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, ncuSideDeadline)
 	defer cancel()
 	said := filepath.Join(dir, role+".said.txt")
@@ -124,7 +135,7 @@ func (h Harness) collect(ctx context.Context, program, dir, role string) (page s
 		return "", false, err
 	}
 	base := filepath.Join(dir, role)
-	cmd := exec.CommandContext(ctx, program, h.NCUArgs(base)...)
+	cmd := exec.CommandContext(ctx, program, h.NCUArgs(base, clocks)...)
 	cmd.Env = os.Environ() // what the task declares
 	for name, v := range h.Env {
 		cmd.Env = append(cmd.Env, name+"="+v)

@@ -91,13 +91,16 @@ func subject(c *lang.Campaign, i int) Subject {
 func TestShapes(t *testing.T) {
 	c, f := loaded(t)
 	for i := range 2 {
-		decls, err := Declare(c, f, subject(c, i))
+		decls, err := Declare(c, f, subject(c, i), Stages, false)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var got []string
 		for _, d := range decls {
-			s := d.Spec.(Spec)
+			s, ok := d.Spec.(Spec)
+			if !ok {
+				continue
+			}
 			got = append(got, fmt.Sprintf("%s %d→%d c%d: %d then %d", s.Stage, s.Prompts.InputLen, s.Prompts.OutputLen, s.Concurrency, s.Warmup, s.Active))
 		}
 		if want := "prefill 8000→1 c1: 10 then 5, decode 1→1000 c6: 10 then 5"; strings.Join(got, ", ") != want {
@@ -113,7 +116,7 @@ func TestShapes(t *testing.T) {
 // body of the call.
 func TestArming(t *testing.T) {
 	c, f := loaded(t)
-	decls, err := Declare(c, f, subject(c, 0))
+	decls, err := Declare(c, f, subject(c, 0), Stages, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +124,7 @@ func TestArming(t *testing.T) {
 	if want := `--profiler-config {"profiler":"torch","torch_profiler_dir":"/t",`; !strings.Contains(argv, want) {
 		t.Errorf("vLLM is started with %s", argv)
 	}
-	if decls, err = Declare(c, f, subject(c, 1)); err != nil {
+	if decls, err = Declare(c, f, subject(c, 1), Stages, false); err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
@@ -145,11 +148,86 @@ func TestArming(t *testing.T) {
 	}
 }
 
-// TestOfflineIsNoLiveProfile: no live endpoint is invented (R140).
+// TestPair: a formal and a mapping server, each with both stages; the second
+// has graphs off, stacks and shapes on, and all else as the candidate has it.
+func TestPair(t *testing.T) {
+	c, f := loaded(t)
+	for i, want := range []struct{ formal, mapping string }{
+		{`"torch_profiler_with_stack":false`, `--enforce-eager --profiler-config {"profiler":"torch","torch_profiler_dir":"/t","torch_profiler_with_stack":true,"torch_profiler_record_shapes":true}`},
+		{"", "--cuda-graph-backend-decode disabled --cuda-graph-backend-prefill disabled"},
+	} {
+		s := subject(c, i)
+		decls, err := Declare(c, f, s, Stages, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(decls) != 6 || decls[0].Batch == decls[2].Batch || decls[2].Batch != decls[3].Batch {
+			t.Fatalf("%d nodes, batches %q %q %q", len(decls), decls[0].Batch, decls[2].Batch, decls[3].Batch)
+		}
+		formal, mapping := decls[0].Spec.(Spec), decls[2].Spec.(Spec)
+		if argv := strings.Join(formal.process("/t").Argv, " "); !strings.Contains(argv, want.formal) || strings.Contains(argv, "eager") || strings.Contains(argv, "disabled") {
+			t.Errorf("the formal server is started with %s", argv)
+		}
+		argv := strings.Join(mapping.process("/t").Argv, " ")
+		if !strings.Contains(argv, want.mapping) || strings.Count(argv, "--profiler-config") > 1 {
+			t.Errorf("the mapping server is started with %s", argv)
+		}
+		if i == 0 && !strings.Contains(argv, "--max-model-len 9000") {
+			t.Errorf("the candidate's own flags are missing in %s", argv)
+		}
+		if strings.Contains(formal.Start.Body, `"with_stack":true`) || i == 1 && !strings.Contains(mapping.Start.Body, `"with_stack":true,"record_shapes":true`) {
+			t.Errorf("bodies %s and %s", formal.Start.Body, mapping.Start.Body)
+		}
+		var inputs []string
+		for _, in := range decls[4].Inputs {
+			inputs = append(inputs, in.From+" "+in.Output)
+		}
+		p := s.Addr(Prefill, Formal)
+		if got := strings.Join(inputs, ", "); got != p+" summary, "+p+" trace, "+p+".mapping summary, "+p+".mapping trace" {
+			t.Errorf("the tables are made of %s", got)
+		}
+	}
+}
+
+// TestOneLife: a mapping that only asks the profiler for more, and turns
+// nothing off at the start, is taken in the formal one's life.
+func TestOneLife(t *testing.T) {
+	c, f := loaded(t)
+	s := subject(c, 1)
+	d := *s.Framework.Definition
+	p := *d.Profiler
+	p.Mapping = &lang.Mapping{Body: `{"record_shapes":true}`}
+	d.Profiler, s.Framework.Definition = &p, &d
+	decls, err := Declare(c, f, s, []Stage{Decode}, true)
+	if err != nil || len(decls) != 3 || decls[0].Batch != decls[1].Batch {
+		t.Errorf("%v, %d nodes", err, len(decls))
+	}
+}
+
+// TestAKnownFlagIsReplaced: the candidate itself turns graphs off in another
+// spelling; the server gets the flag once.
+func TestAKnownFlagIsReplaced(t *testing.T) {
+	d := &lang.Definition{Flags: lang.FlagRules{Aliases: map[string]string{"eager": "enforce_eager"}}}
+	no, yes := lang.Value{Kind: lang.Bool}, lang.Value{Kind: lang.Bool, Bool: true}
+	given := []lang.Flag{{Name: "eager", Value: no}}
+	cand, armed := over(d, given, nil, []lang.Flag{{Name: "enforce-eager", Value: yes}})
+	if len(cand) != 1 || !cand[0].Value.Bool || len(armed) > 0 || given[0].Value.Bool {
+		t.Errorf("candidate %v, arming %v, given %v", cand, armed, given)
+	}
+}
+
+// TestOfflineIsNoLiveProfile: no live endpoint is invented, and it is said how
+// a trace is made (R140).
 func TestOfflineIsNoLiveProfile(t *testing.T) {
 	c, f := loaded(t)
-	if _, err := Declare(c, f, subject(c, 2)); err == nil || !strings.Contains(err.Error(), "R140") || !strings.Contains(err.Error(), "trace block") {
-		t.Errorf("error %v", err)
+	_, err := Declare(c, f, subject(c, 2), Stages, true)
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, want := range []string{"R140", "--trace or a trace block", "TLLM_PROFILE_START_STOP=10-15", "TLLM_TORCH_PROFILE_TRACE=DIR/STAGE.json"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("no %s in %v", want, err)
+		}
 	}
 }
 
@@ -160,7 +238,7 @@ func TestKey(t *testing.T) {
 	of := func(change func(*Subject)) string {
 		s := subject(c, 0)
 		change(&s)
-		decls, err := Declare(c, f, s)
+		decls, err := Declare(c, f, s, Stages, true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -180,7 +258,7 @@ func TestKey(t *testing.T) {
 	}
 	if same == of(func(s *Subject) {
 		d := *s.Framework.Definition
-		d.Profiler = &lang.Profiler{Start: d.Profiler.Start, Stop: d.Profiler.Stop}
+		d.Profiler = &lang.Profiler{Start: d.Profiler.Start, Stop: d.Profiler.Stop, Mapping: d.Profiler.Mapping}
 		s.Framework.Definition = &d
 	}) {
 		t.Error("how the profiler is armed is not in the key")
@@ -292,9 +370,8 @@ func TestClientPrefill(t *testing.T) {
 	if got := strings.Join(s.log, " "); got != want {
 		t.Errorf("the server saw %s\nwant %s", got, want)
 	}
-	md, err := os.ReadFile(filepath.Join(out, "tables.md"))
-	if err != nil || !strings.Contains(string(md), "| gemm_kernel | gemm | 250.0 µs | 100.00 % | 1 |") {
-		t.Errorf("tables: %v\n%s", err, md)
+	if b, err := os.ReadFile(filepath.Join(out, traceFile)); err != nil || !strings.Contains(string(b), "gemm_kernel") {
+		t.Errorf("trace: %v\n%s", err, b)
 	}
 	sum, err := readSummary(filepath.Join(out, summaryFile))
 	if err != nil || sum.Warmup != 10 || sum.Active != 5 || sum.Rank != 0 || sum.Trace != "rank0.pt.trace.json" || len(sum.SetAside) > 0 {

@@ -26,13 +26,6 @@ const (
 	traceFile   = "trace"
 )
 
-// tableFiles are the triage tables by output.
-var tableFiles = []struct{ output, file, format string }{
-	{"tables_md", "tables.md", "md"},
-	{"tables_json", "tables.json", "json"},
-	{"tables_csv", "tables.csv", "csv"},
-}
-
 // task is one armed server life with a step for every stage that is stale.
 func task(jobs []compile.Job, dir string) (executors.Task, error) {
 	first := jobs[0].Spec.(Spec)
@@ -55,7 +48,7 @@ func task(jobs []compile.Job, dir string) (executors.Task, error) {
 		}
 		spec.Steps = append(spec.Steps, step)
 	}
-	return campaign.NewTask(spec, dir, host, first.Server.Image)
+	return campaign.NewTask(spec, dir, host)
 }
 
 // process is the candidate's server, armed.
@@ -86,7 +79,7 @@ func step(j compile.Job, dir, traces string) (runner.Step, error) {
 		return runner.Step{}, err
 	}
 	client, err := json.MarshalIndent(ClientSpec{
-		Version: clientVersion, Stage: s.Stage,
+		Version: clientVersion, Stage: s.Stage, Role: s.Role, Host: s.Host,
 		Start: Call{s.Start.Path, s.fill(s.Start.Body, traces)}, Stop: Call{s.Stop.Path, s.fill(s.Stop.Body, traces)},
 		Send: Send{Path: s.Server.Load.Path, API: wire.API(s.Server.Load.API), Model: s.Server.Model.ID,
 			Temperature: s.Server.Load.Temperature, Concurrency: s.Concurrency},
@@ -104,34 +97,24 @@ func step(j compile.Job, dir, traces string) (runner.Step, error) {
 			return runner.Step{}, err
 		}
 	}
-	outputs := []string{summaryFile, traceFile}
-	for _, t := range tableFiles {
-		outputs = append(outputs, t.file)
-	}
 	return runner.Step{
 		ID: id, Argv: []string{s.Server.Life.Host.Self, "profile-client", "{step}/" + specFile, "{url}"},
-		Env: campaign.Environment(nil), Deadline: stepDeadline, Outputs: outputs,
+		Env: campaign.Environment(nil), Deadline: stepDeadline, Outputs: []string{summaryFile, traceFile},
 	}, nil
 }
 
-// collect takes what the client left: the tables, the trace and what was done.
+// collect takes what the client left: the trace and what was done.
 func collect(_ compile.Job, step compile.StepResult) compile.Result {
 	if step.Class != "" {
 		return compile.Result{Outcome: failed(result.Class(step.Class), step.Reason)}
-	}
-	out := compile.Result{Outcome: cache.Outcome{State: cache.OK}}
-	for _, t := range tableFiles {
-		out.Outputs = append(out.Outputs, compile.Value{Name: t.output, File: filepath.Join(step.Dir, t.file)})
 	}
 	sum, err := readSummary(filepath.Join(step.Dir, summaryFile))
 	if err != nil {
 		return compile.Result{Outcome: failed(executors.ClassNoOutput, "the client's summary cannot be read: "+err.Error())}
 	}
-	out.Warnings = sum.Warnings
-	out.Outputs = append(out.Outputs,
-		compile.Value{Name: "summary", File: filepath.Join(step.Dir, summaryFile)},
-		compile.Value{Name: "trace", File: filepath.Join(step.Dir, traceFile)})
-	return out
+	return compile.Result{Outcome: cache.Outcome{State: cache.OK}, Warnings: sum.Warnings, Outputs: []compile.Value{
+		{Name: "summary", File: filepath.Join(step.Dir, summaryFile)},
+		{Name: "trace", File: filepath.Join(step.Dir, traceFile)}}}
 }
 
 // failed is a failed outcome that is not kept.

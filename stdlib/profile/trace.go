@@ -1,9 +1,7 @@
 package profile
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -79,85 +77,91 @@ func (s ClientSpec) await(ctx context.Context, before map[string]int64) ([]strin
 	}
 }
 
-// keep chooses one rank's trace, the lowest that holds work of the stage,
-// writes its tables and moves it to the step's folder.
+// keep chooses one rank's trace, the lowest that holds work of the stage, and
+// moves it to the step's folder.
 func (s ClientSpec) keep(ctx context.Context, found []string, sum *Summary) error {
 	inputs, _, err := trace.Inputs(found)
 	if err != nil {
 		return err
 	}
-	var reasons []string
-	for _, in := range inputs {
-		if sum.Trace != "" {
-			sum.SetAside = append(sum.SetAside, fmt.Sprintf("%s: another rank", filepath.Base(in.Path)))
-			continue
-		}
-		err := s.tables(ctx, in.Path, sum)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if err != nil {
-			reason := fmt.Sprintf("%s: %v", filepath.Base(in.Path), err)
-			sum.SetAside, reasons = append(sum.SetAside, reason), append(reasons, reason)
-			continue
-		}
-		sum.Trace, sum.Rank = filepath.Base(in.Path), in.Rank
-		if err := os.Rename(in.Path, filepath.Join(s.Out, traceFile)); err != nil {
-			return fmt.Errorf("keeping the trace: %w", err)
-		}
-	}
-	if sum.Trace == "" {
-		return wrong(executors.ClassNoOutput, "no trace of the %s stage: %s", s.Stage, strings.Join(reasons, "; "))
-	}
-	return nil
-}
-
-// tables writes the triage tables of a trace that holds the stage. A trace
-// without any step annotation is taken whole, with a warning.
-func (s ClientSpec) tables(ctx context.Context, path string, sum *Summary) error {
-	text := map[string][]byte{}
-	for _, t := range tableFiles {
-		format, err := trace.ParseFormat(t.format)
-		if err != nil {
-			return err
-		}
-		var out bytes.Buffer
-		if err := trace.Triage(ctx, trace.TriageOptions{Paths: []string{path}, Format: format, Cutoff: trace.DefaultCutoff}, &out); err != nil {
-			return err
-		}
-		text[t.file] = out.Bytes()
-	}
-	var res trace.TriageResult
-	if err := json.Unmarshal(text["tables.json"], &res); err != nil {
-		return fmt.Errorf("reading the tables back: %w", err)
-	}
-	warnings, err := s.holds(res)
+	path, err := want{s.Stage, s.Host, true}.choose(ctx, inputs, sum)
 	if err != nil {
 		return err
 	}
-	sum.Warnings = append(sum.Warnings, warnings...)
-	for name, b := range text {
-		if err := os.WriteFile(filepath.Join(s.Out, name), b, 0o644); err != nil {
-			return fmt.Errorf("writing tables: %w", err)
-		}
+	if err := os.Rename(path, filepath.Join(s.Out, traceFile)); err != nil {
+		return fmt.Errorf("keeping the trace: %w", err)
 	}
 	return nil
 }
 
-// holds checks that a triage has GPU time in the stage.
-func (s ClientSpec) holds(res trace.TriageResult) (warnings []string, err error) {
+// want is what a trace must hold to be kept.
+type want struct {
+	stage Stage
+	host  bool // the host's operators count where there is no device
+	known bool // the load was of the stage: a trace that names no step is taken whole
+}
+
+// choose finds the trace to keep, of the lowest rank that holds work of the
+// stage, and tells the summary of it and of the others. The error is a verdict
+// when none does.
+func (w want) choose(ctx context.Context, inputs []trace.Input, sum *Summary) (string, error) {
+	var chosen string
+	var reasons []string
+	for _, in := range inputs {
+		base := filepath.Base(in.Path)
+		if chosen != "" {
+			sum.SetAside = append(sum.SetAside, base+": another rank")
+			continue
+		}
+		warnings, host, err := w.check(ctx, in)
+		if ctx.Err() != nil {
+			return "", ctx.Err()
+		}
+		if err != nil {
+			reason := fmt.Sprintf("%s: %v", base, err)
+			sum.SetAside, reasons = append(sum.SetAside, reason), append(reasons, reason)
+			continue
+		}
+		chosen, sum.Trace, sum.Rank, sum.Host = in.Path, base, in.Rank, host
+		sum.Warnings = append(sum.Warnings, warnings...)
+	}
+	if chosen == "" {
+		return "", wrong(executors.ClassNoOutput, "no trace of the %s stage: %s", w.stage, strings.Join(reasons, "; "))
+	}
+	return chosen, nil
+}
+
+// check reads a trace and checks that it holds work of the stage; host says
+// that the work is the host's.
+func (w want) check(ctx context.Context, in trace.Input) (warnings []string, host bool, err error) {
+	o := trace.TriageOptions{Paths: []string{in.Path}, Cutoff: trace.DefaultCutoff}
+	res, err := trace.TriageOf(ctx, o)
+	if errors.Is(err, trace.ErrNoGPU) && w.host {
+		o.Host, host = true, true
+		res, err = trace.TriageOf(ctx, o)
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	warnings, err = w.holds(res)
+	return warnings, host, err
+}
+
+// holds checks that a triage has work of the stage. A trace without any step
+// annotation is taken whole, with a warning, where the stage is known.
+func (w want) holds(res trace.TriageResult) (warnings []string, err error) {
 	var stages []string
 	for _, r := range res.Reports {
 		warnings = append(warnings, r.Warnings...)
 		for _, st := range r.Stages {
-			if string(st.Stage) == string(s.Stage) && st.Times.Busy > 0 {
+			if string(st.Stage) == string(w.stage) && st.Times.Busy > 0 {
 				return warnings, nil
 			}
 			stages = append(stages, string(st.Stage))
 		}
-		if len(r.Coverage.Rules) == 0 {
-			return append(warnings, fmt.Sprintf("The trace names no step, so all of it is taken as %s; the load was.", s.Stage)), nil
+		if len(r.Coverage.Rules) == 0 && w.known {
+			return append(warnings, fmt.Sprintf("The trace names no step, so all of it is taken as %s; the load was.", w.stage)), nil
 		}
 	}
-	return nil, fmt.Errorf("no GPU time in the %s stage; the trace has %s", s.Stage, strings.Join(slices.Compact(stages), ", "))
+	return nil, fmt.Errorf("no GPU time in the %s stage; the trace has %s", w.stage, strings.Join(slices.Compact(stages), ", "))
 }

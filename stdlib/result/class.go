@@ -34,6 +34,8 @@ const (
 	NoHelp          Class = "no_help"
 	NoResult        Class = "no_result"
 	NoCounters      Class = "no_counters"
+	HostUnfit       Class = "host_unfit"
+	NoWeights       Class = "no_weights"
 )
 
 // ClassRow is one row of the table of failure classes.
@@ -85,6 +87,8 @@ var Classes = []ClassRow{
 	{NoHelp, Failed, 0, false, false, "the program did not print its help"},
 	{NoResult, Failed, 0, false, false, "no candidate gave a number"},
 	{NoCounters, Failed, 0, false, false, "the kernel's counters could not be read: the digest has a blocker"},
+	{HostUnfit, Failed, 0, false, false, "the host is out of range before anything is measured"},
+	{NoWeights, Failed, 1, false, false, "the pinned revision could not be fetched whole"},
 }
 
 // Lookup finds a class's row in the table.

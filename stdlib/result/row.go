@@ -46,10 +46,12 @@ type Subject struct {
 	Software string   `json:"software"`          // digest of the program's file tree
 	Version  string   `json:"version,omitempty"` // what the program says of itself
 	Commit   string   `json:"commit,omitempty"`
-	Image    string   `json:"image,omitempty"`
-	Model    string   `json:"model"`             // id as served
-	Weights  string   `json:"weights,omitempty"` // digest or revision
-	Flags    []Flag   `json:"flags"`             // sorted by name
+	Image    string   `json:"image,omitempty"`    // what it ran in, as the campaign names it
+	ImageID  string   `json:"image_id,omitempty"` // its identity: digest of its config and layers
+	Executor string   `json:"executor,omitempty"` // the kind that ran it
+	Model    string   `json:"model"`              // id as served
+	Weights  string   `json:"weights,omitempty"`  // digest or revision
+	Flags    []Flag   `json:"flags"`              // sorted by name
 	Hardware Hardware `json:"hardware"`
 }
 

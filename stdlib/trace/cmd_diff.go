@@ -61,7 +61,7 @@ func Diff(ctx context.Context, o DiffOptions, w io.Writer) error {
 }
 
 func side(ctx context.Context, path string, c layers.Config, log io.Writer) (diff.Side, error) {
-	p, err := load(ctx, path, log)
+	p, err := linked(ctx, path, log)
 	if err != nil {
 		return diff.Side{}, err
 	}

@@ -27,7 +27,7 @@ func Layers(ctx context.Context, o LayersOptions, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	p, err := load(ctx, o.Path, o.Log)
+	p, err := linked(ctx, o.Path, o.Log)
 	if err != nil {
 		return err
 	}

@@ -10,8 +10,10 @@ import (
 	"strings"
 
 	"github.com/sotabuild/sotabuild/stdlib/trace/fuse"
+	"github.com/sotabuild/sotabuild/stdlib/trace/host"
 	"github.com/sotabuild/sotabuild/stdlib/trace/layers"
 	"github.com/sotabuild/sotabuild/stdlib/trace/mapping"
+	"github.com/sotabuild/sotabuild/stdlib/trace/profile"
 	"github.com/sotabuild/sotabuild/stdlib/trace/read"
 	"github.com/sotabuild/sotabuild/stdlib/trace/show"
 	"github.com/sotabuild/sotabuild/stdlib/trace/triage"
@@ -19,11 +21,18 @@ import (
 
 // TriageOptions are the arguments of `trace triage`.
 type TriageOptions struct {
-	Paths    []string // files and folders
-	Mapping  string   // a trace with sources (graphs off, or a capture); "" for none
-	Baseline string   // an earlier trace, to tell regressed fusions; "" for none
-	Config   string   // the model's config.json; "" for none
-	Tree     string   // a checkout of the framework, to check candidate paths; "" for none
+	Paths   []string // files and folders
+	Mapping string   // a trace with sources (graphs off, or a capture); "" for none
+	// Name and MappingName stand for the one path and the mapping's in the
+	// report, and in rules that go by a file's name; "" is the path.
+	Name, MappingName string
+	Framework         string // what was traced; "" lets the trace tell
+	// Host takes the host's operators for the work of a trace without a device
+	// (see package host); a trace with one is then an error.
+	Host     bool
+	Baseline string // an earlier trace, to tell regressed fusions; "" for none
+	Config   string // the model's config.json; "" for none
+	Tree     string // a checkout of the framework, to check candidate paths; "" for none
 	Format   Format
 	Cutoff   float64   // 0..1; shares are at least this to be shown
 	Log      io.Writer // progress; nil for none
@@ -43,7 +52,7 @@ type TriageResult struct {
 // error when they were named, and a note when they were found in a folder; if
 // nothing is left, that is an error.
 func Triage(ctx context.Context, o TriageOptions, w io.Writer) error {
-	res, err := triageAll(ctx, o)
+	res, err := TriageOf(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -64,9 +73,10 @@ func Triage(ctx context.Context, o TriageOptions, w io.Writer) error {
 	return err
 }
 
-func triageAll(ctx context.Context, o TriageOptions) (TriageResult, error) {
+// TriageOf is the values that Triage prints, with the same errors.
+func TriageOf(ctx context.Context, o TriageOptions) (TriageResult, error) {
 	var res TriageResult
-	if o.Cutoff < 0 || o.Cutoff > 1 {
+	if !(o.Cutoff >= 0 && o.Cutoff <= 1) { // not a number, too
 		return res, fmt.Errorf("the cut-off is a share from 0 to 1, not %g", o.Cutoff)
 	}
 	config, _, err := loadConfig(o.Config)
@@ -78,9 +88,9 @@ func triageAll(ctx context.Context, o TriageOptions) (TriageResult, error) {
 		to.Tree = os.DirFS(o.Tree)
 	}
 	if o.Mapping != "" {
-		p, err := load(ctx, o.Mapping, o.Log)
+		p, err := o.profile(ctx, o.Mapping, o.MappingName)
 		if err != nil {
-			return res, err
+			return res, fmt.Errorf("reading the mapping trace: %w", err)
 		}
 		meta := p.Trace.Meta
 		res.Mapping, to.Mapping = &meta, mapping.Build(p)
@@ -89,9 +99,9 @@ func triageAll(ctx context.Context, o TriageOptions) (TriageResult, error) {
 		}
 	}
 	if o.Baseline != "" {
-		p, err := load(ctx, o.Baseline, o.Log)
+		p, err := o.profile(ctx, o.Baseline, "")
 		if err != nil {
-			return res, err
+			return res, fmt.Errorf("reading the baseline trace: %w", err)
 		}
 		if to.Baseline, err = layersOf(p, config); err != nil {
 			return res, err
@@ -103,8 +113,8 @@ func triageAll(ctx context.Context, o TriageOptions) (TriageResult, error) {
 	}
 	res.Notes = notes
 	for _, in := range inputs {
-		r, err := triageOne(ctx, in, config, to, o.Log)
-		if in.Found && (errors.Is(err, ErrNoGPU) || errors.Is(err, read.ErrNoTrace)) {
+		r, err := o.one(ctx, in, config, to)
+		if in.Found && (errors.Is(err, ErrNoGPU) || errors.Is(err, read.ErrNoTrace) || errors.Is(err, host.ErrNone)) {
 			res.Notes = append(res.Notes, fmt.Sprintf("Set aside %s: %v.", in.Path, err))
 			continue
 		}
@@ -120,8 +130,29 @@ func triageAll(ctx context.Context, o TriageOptions) (TriageResult, error) {
 	return res, nil
 }
 
-func triageOne(ctx context.Context, in Input, c layers.Config, o triage.Options, log io.Writer) (triage.Report, error) {
-	p, err := load(ctx, in.Path, log)
+// profile reads and links one of the traces.
+func (o TriageOptions) profile(ctx context.Context, path, name string) (*profile.Profile, error) {
+	t, err := load(ctx, path, o.Log)
+	if err != nil {
+		return nil, err
+	}
+	if o.Host {
+		if t, err = host.Work(t); err != nil {
+			return nil, fmt.Errorf("%q: %w", path, err)
+		}
+	}
+	if name != "" {
+		t.Meta.Path = name
+	}
+	p := profile.Build(t)
+	if o.Framework != "" {
+		p.Framework = o.Framework
+	}
+	return p, nil
+}
+
+func (o TriageOptions) one(ctx context.Context, in Input, c layers.Config, to triage.Options) (triage.Report, error) {
+	p, err := o.profile(ctx, in.Path, o.Name)
 	if err != nil {
 		return triage.Report{}, err
 	}
@@ -130,13 +161,17 @@ func triageOne(ctx context.Context, in Input, c layers.Config, o triage.Options,
 		if p.Trace.Counts.Partial {
 			why = "; " + strings.Join(p.Trace.Counts.Warnings, " ")
 		}
-		return triage.Report{}, fmt.Errorf("%w: %q holds %d events of the host only%s", ErrNoGPU, in.Path, p.Trace.Counts.Events, why)
+		return triage.Report{}, fmt.Errorf("%w: %q holds %d events of the host only%s", ErrNoGPU, p.Trace.Meta.Path, p.Trace.Counts.Events, why)
 	}
 	l, err := layersOf(p, c)
 	if err != nil {
 		return triage.Report{}, err
 	}
-	return triage.Build(p, l, o), nil
+	r := triage.Build(p, l, to)
+	if to.Mapping != nil && r.Coverage.Joined == 0 {
+		r.Warnings = append(r.Warnings, "No kernel was joined to the mapping trace: is it of the same model and framework?")
+	}
+	return r, nil
 }
 
 // shown reports whether the tables of report i are printed: of several ranks

@@ -4,6 +4,7 @@
 // paths to text, which a command line or a loop can call.
 //
 // The analyses live in the packages below: scan and read (bytes to columns),
+// host (a server without a device),
 // launch (where work comes from), kernel (names and classes), interval
 // (arithmetic of time), profile (all of these together), layers, mapping,
 // bounds, fuse, triage, pipeline, diff, and show (how it is printed). This
@@ -22,6 +23,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/sotabuild/sotabuild/stdlib/trace/fuse"
 	"github.com/sotabuild/sotabuild/stdlib/trace/layers"
 	"github.com/sotabuild/sotabuild/stdlib/trace/profile"
 	"github.com/sotabuild/sotabuild/stdlib/trace/read"
@@ -48,6 +50,13 @@ func ParseFormat(s string) (Format, error) {
 	return "", fmt.Errorf("no format %q: write md, json or csv", s)
 }
 
+// FrameworkName is the framework's name in tables and patterns, by that of its
+// definition.
+func FrameworkName(definition string) string { return strings.ReplaceAll(definition, "_", "-") }
+
+// CatalogueID tells one edition of the fuse patterns from another.
+func CatalogueID() string { return fuse.BuiltinID() }
+
 // DefaultCutoff is the least share of a row that is shown (R162).
 const DefaultCutoff = 0.01
 
@@ -55,9 +64,8 @@ const DefaultCutoff = 0.01
 // fifteen times larger when unpacked.
 const bigFile = 100 << 20
 
-// load reads and links one trace. Progress of big files goes to log, which may
-// be nil.
-func load(ctx context.Context, path string, log io.Writer) (*profile.Profile, error) {
+// load reads one trace. Progress of big files goes to log, which may be nil.
+func load(ctx context.Context, path string, log io.Writer) (*read.Trace, error) {
 	o := read.Options{}
 	if info, err := os.Stat(path); err == nil && log != nil {
 		size := info.Size()
@@ -69,7 +77,12 @@ func load(ctx context.Context, path string, log io.Writer) (*profile.Profile, er
 			o.Progress = func(done, all int64) { fmt.Fprintf(log, "reading %s: %d of %d MiB\n", path, done>>20, all>>20) }
 		}
 	}
-	t, err := read.File(ctx, path, o)
+	return read.File(ctx, path, o)
+}
+
+// linked reads and links one trace.
+func linked(ctx context.Context, path string, log io.Writer) (*profile.Profile, error) {
+	t, err := load(ctx, path, log)
 	if err != nil {
 		return nil, err
 	}

@@ -39,19 +39,20 @@ func Sync(path string) error {
 
 // File makes or replaces a private file by rename. The new bytes are made in
 // tmp, a folder of the same file system.
-func File(path, tmp string, b []byte) error {
+func (d Disk) File(path, tmp string, b []byte) error {
 	f, err := os.CreateTemp(tmp, "new-*") // mode 0600
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(b)
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
+	if err = errors.Join(err, f.Sync()); err == nil {
+		err = d.Place(f, path)
 	}
-	if err != nil {
+	placed := err == nil
+	if err = errors.Join(err, f.Close()); !placed {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
-	return Sync(filepath.Dir(path))
+	return errors.Join(err, Sync(filepath.Dir(path)))
 }
 
 // New makes a private file that is not there yet; one that is stays as it is,

@@ -35,7 +35,12 @@ type Store struct {
 	dir    string
 	cas    string // the folder of objects, with the separator at its end
 	writer bool
+	disk   durable.Disk
 	defect func(format string, args ...any)
+
+	open sync.Once // of a reader's folder
+	held *os.File  // keeps it open; nil: by path
+	at   int       // its descriptor; -1: by path
 
 	mu sync.Mutex
 	// sound are the objects that this process has read whole and found right,
@@ -47,15 +52,58 @@ type Store struct {
 // a writer may Put, and moves broken objects away; a reader leaves them to it.
 // defect is told what is found broken, at most once an object; it must not call
 // back.
-func New(dir string, writer bool, defect func(format string, args ...any)) *Store {
-	return &Store{dir: dir, cas: filepath.Join(dir, "cas") + string(filepath.Separator), writer: writer, defect: defect, sound: map[key.Digest]bool{}, broken: map[key.Digest]bool{}}
+func New(dir string, writer bool, disk durable.Disk, defect func(format string, args ...any)) *Store {
+	return &Store{
+		dir: dir, cas: filepath.Join(dir, "cas") + string(filepath.Separator), writer: writer, disk: disk, defect: defect,
+		sound: map[key.Digest]bool{}, broken: map[key.Digest]bool{},
+	}
 }
 
-func (o *Store) file(d key.Digest) string {
-	// By hand: a plan asks for every output of every node.
-	b := make([]byte, 0, len(o.cas)+2*len(d)+1)
-	b = append(hex.AppendEncode(append(b, o.cas...), d[:1]), filepath.Separator)
-	return string(hex.AppendEncode(b, d[1:]))
+func (o *Store) file(d key.Digest) string { return o.cas + name(d) }
+
+// name is an object's name in cas. It is made by hand: a plan asks for every
+// output of every node.
+func name(d key.Digest) string {
+	var b [2*len(d) + 1]byte
+	hex.Encode(b[:], d[:1])
+	b[2] = filepath.Separator
+	hex.Encode(b[3:], d[1:])
+	return string(b[:])
+}
+
+// stat looks at an object's file. A reader does so from the folder of objects
+// as it first found it, which spares the kernel the way there each time; what it
+// does not find there it looks for by the path. A writer goes by the path at
+// once: it must see what it has just written.
+func (o *Store) stat(d key.Digest, st *unix.Stat_t) error {
+	if at := o.folder(); at >= 0 && unix.Fstatat(at, name(d), st, unix.AT_SYMLINK_NOFOLLOW) == nil {
+		return nil
+	}
+	return o.disk.Look(o.file(d), st)
+}
+
+// folder is the open folder of objects, -1 for a writer, where there is none, and
+// where a test hides files.
+func (o *Store) folder() int {
+	if o.writer || o.disk.See != nil {
+		return -1
+	}
+	o.open.Do(func() {
+		o.at = -1
+		if f, err := os.OpenFile(o.cas, unix.O_PATH|unix.O_DIRECTORY, 0); err == nil {
+			o.held, o.at = f, int(f.Fd())
+		}
+	})
+	return o.at
+}
+
+// Close lets go of the folder. The Store is of no use afterwards.
+func (o *Store) Close() error {
+	o.folder()
+	if o.held == nil {
+		return nil
+	}
+	return o.held.Close()
 }
 
 // Has reports whether an object of this size is there. It reads no bytes.
@@ -67,10 +115,7 @@ func (o *Store) Has(d key.Digest, size int64) bool {
 		return false
 	}
 	var st unix.Stat_t
-	err := unix.Lstat(o.file(d), &st)
-	for err == unix.EINTR {
-		err = unix.Lstat(o.file(d), &st)
-	}
+	err := o.stat(d, &st)
 	switch {
 	case err == unix.ENOENT || err == unix.ENOTDIR:
 		o.defect("object %s is missing", d)
@@ -127,7 +172,12 @@ func (o *Store) Open(d key.Digest) (io.ReadCloser, error) {
 	if broken {
 		return nil, fmt.Errorf("opening object %s: it is broken: %w", d, ErrMissing)
 	}
-	f, err := os.Open(o.file(d))
+	var st unix.Stat_t
+	err := o.disk.Look(o.file(d), &st)
+	var f *os.File
+	if err == nil {
+		f, err = os.Open(o.file(d))
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("opening object %s: %w", d, ErrMissing)
 	}
@@ -240,7 +290,7 @@ func (o *Store) Put(r io.Reader) (d key.Digest, size int64, err error) {
 	if err := errors.Join(tmp.Chmod(0o444), tmp.Sync(), durable.Folder(filepath.Dir(to))); err != nil {
 		return d, size, err
 	}
-	if err := o.place(tmp.Name(), d); err != nil {
+	if err := o.place(tmp, d); err != nil {
 		return d, size, err
 	}
 	keep = true
@@ -249,10 +299,10 @@ func (o *Store) Put(r io.Reader) (d key.Digest, size int64, err error) {
 
 // place gives a whole object its name. It is under the lock so that nobody
 // takes the new file for the broken one it replaces.
-func (o *Store) place(tmp string, d key.Digest) error {
+func (o *Store) place(tmp *os.File, d key.Digest) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if err := os.Rename(tmp, o.file(d)); err != nil {
+	if err := o.disk.Place(tmp, o.file(d)); err != nil {
 		return err
 	}
 	o.sound[d] = true
@@ -268,8 +318,19 @@ func (o *Store) Remove(d key.Digest) error {
 	return os.Remove(o.file(d))
 }
 
-// Walk visits the objects by name. A file that has no object's name is told as
-// a defect, and one that vanishes meanwhile is passed over.
+// Holds is Has for an object that is known to be gone: that it still is, is no
+// defect.
+func (o *Store) Holds(d key.Digest, size int64) bool {
+	o.mu.Lock()
+	broken := o.broken[d]
+	o.mu.Unlock()
+	var st unix.Stat_t
+	return !broken && o.disk.Look(o.file(d), &st) == nil && st.Size == size
+}
+
+// Walk visits the objects by name. What is no object – it has no object's name,
+// or is no plain file – is a defect, which a writer moves away. One that
+// vanishes meanwhile is passed over.
 func (o *Store) Walk(visit func(d key.Digest, fi fs.FileInfo) error) error {
 	root := filepath.Join(o.dir, "cas")
 	shards, err := os.ReadDir(root)
@@ -277,6 +338,10 @@ func (o *Store) Walk(visit func(d key.Digest, fi fs.FileInfo) error) error {
 		return fmt.Errorf("listing objects: %w", err)
 	}
 	for _, shard := range shards {
+		if !shard.IsDir() {
+			o.stray(shard.Name())
+			continue
+		}
 		files, err := os.ReadDir(filepath.Join(root, shard.Name()))
 		if err != nil {
 			return fmt.Errorf("listing objects: %w", err)
@@ -284,8 +349,8 @@ func (o *Store) Walk(visit func(d key.Digest, fi fs.FileInfo) error) error {
 		for _, f := range files {
 			var d key.Digest
 			b, err := hex.DecodeString(shard.Name() + f.Name())
-			if err != nil || len(shard.Name()) != 2 || len(b) != len(d) {
-				o.defect("cas/%s/%s has no object's name", shard.Name(), f.Name())
+			if err != nil || len(shard.Name()) != 2 || len(b) != len(d) || !f.Type().IsRegular() {
+				o.stray(filepath.Join(shard.Name(), f.Name()))
 				continue
 			}
 			copy(d[:], b)
@@ -302,4 +367,19 @@ func (o *Store) Walk(visit func(d key.Digest, fi fs.FileInfo) error) error {
 		}
 	}
 	return nil
+}
+
+// stray tells of something in cas that is no object, and takes it out of the
+// way.
+func (o *Store) stray(name string) {
+	if !o.writer {
+		o.defect("cas/%s is no object", name)
+		return
+	}
+	to := filepath.Join(o.dir, "quarantine", "stray-"+key.Sum([]byte(name)).Short())
+	if err := os.Rename(filepath.Join(o.dir, "cas", name), to); err != nil {
+		o.defect("cas/%s is no object and cannot be quarantined: %v", name, err)
+		return
+	}
+	o.defect("cas/%s is no object: moved to %s", name, to)
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/sotabuild/sotabuild/engine/cache/durable"
 	"github.com/sotabuild/sotabuild/engine/key"
 )
 
@@ -22,7 +23,7 @@ func store(t *testing.T, writer bool) (s *Store, dir string, said *[]string) {
 	}
 	said = new([]string)
 	var mu sync.Mutex
-	return New(dir, writer, func(format string, args ...any) {
+	return New(dir, writer, durable.Disk{}, func(format string, args ...any) {
 		mu.Lock()
 		defer mu.Unlock()
 		*said = append(*said, fmt.Sprintf(format, args...))

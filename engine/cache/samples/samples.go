@@ -14,18 +14,21 @@ import (
 // Rule says which samples of a key make a result. Samples are append-only; a
 // rule hides none and is no part of any key.
 type Rule struct {
-	Samples int           // how many must be accepted; 0 is 1
-	MaxAge  time.Duration // older ones do not count; 0: any age
+	Samples int // how many must be accepted; 0 is 1
+	// MaxAge is how old a sample may be; 0: any age. One from the future, taken
+	// before the clock was put back, is as far off as it looks: up to MaxAge it
+	// counts, beyond nobody knows its age.
+	MaxAge time.Duration
 }
 
 // Judge returns the newest accepted sample when there are enough, else nil and
 // a sentence for people, such as "needs 2 more samples; 1 rejected: throttled:
 // 12 % of the time". samples are oldest first. A sample is accepted when its
-// outcome is final and it is not too old; one from the future is not old.
+// outcome is final and it is not too old.
 func (r Rule) Judge(samples []*cache.Record, now time.Time) (*cache.Record, string) {
 	var newest *cache.Record
 	var lastRejected, lastFailed *cache.Record
-	accepted, rejected, failed, old := 0, 0, 0, 0
+	accepted, rejected, failed, old, future := 0, 0, 0, 0, 0
 	for _, s := range samples {
 		switch {
 		case s.Outcome.State == cache.Rejected:
@@ -36,6 +39,8 @@ func (r Rule) Judge(samples []*cache.Record, now time.Time) (*cache.Record, stri
 			lastFailed = s
 		case r.MaxAge > 0 && now.Sub(s.Time.Started) > r.MaxAge:
 			old++
+		case r.MaxAge > 0 && s.Time.Started.Sub(now) > r.MaxAge:
+			future++
 		default:
 			accepted++
 			newest = s
@@ -54,6 +59,9 @@ func (r Rule) Judge(samples []*cache.Record, now time.Time) (*cache.Record, stri
 	}
 	if old > 0 {
 		parts = append(parts, fmt.Sprintf("%d older than %s", old, ageText(r.MaxAge)))
+	}
+	if future > 0 {
+		parts = append(parts, fmt.Sprintf("%d more than %s in the future: was the clock put back?", future, ageText(r.MaxAge)))
 	}
 	return nil, strings.Join(parts, "; ")
 }

@@ -35,7 +35,10 @@ func TestJudge(t *testing.T) {
 		{"enough", Rule{Samples: 2}, []*cache.Record{sample(3, ok), sample(2, throttled), sample(1, ok)}, 2, ""},
 		{"too_old", Rule{MaxAge: 30 * day}, []*cache.Record{sample(30*day+1, ok)}, -1, "needs 1 more sample; 1 older than 30 days"},
 		{"just_not_too_old", Rule{MaxAge: 30 * day}, []*cache.Record{sample(30*day, ok)}, 0, ""},
-		{"from_the_future", Rule{MaxAge: time.Hour}, []*cache.Record{sample(-day, ok)}, 0, ""},
+		{"the_clock_was_put_back_a_little", Rule{MaxAge: 30 * day}, []*cache.Record{sample(-day, ok)}, 0, ""},
+		{"from_the_far_future", Rule{MaxAge: time.Hour}, []*cache.Record{sample(-day, ok)}, -1,
+			"needs 1 more sample; 1 more than 1h0m0s in the future: was the clock put back?"},
+		{"from_the_future_of_any_age", Rule{}, []*cache.Record{sample(-400*day, ok)}, 0, ""},
 		{"everything", Rule{Samples: 2, MaxAge: 90 * time.Minute}, []*cache.Record{sample(day, ok), sample(5, timeout), sample(4, timeout), sample(3, throttled), sample(1, ok)}, -1,
 			"needs 1 more sample; 1 rejected: throttled 12 % of the time; 2 failed, the last: timeout; 1 older than 1h30m0s"},
 	} {

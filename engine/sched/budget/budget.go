@@ -60,6 +60,21 @@ func (s *Spending) longestOf(kind string) float64 {
 	return longest
 }
 
+// Fit is how many of a task's nodes, in their order, fit into the rest, and why
+// those after them do not. seconds is what each took the last time, as of Cost.
+func (s *Spending) Fit(kind string, seconds []float64, gpus int, now time.Time) (n int, why string) {
+	for n = len(seconds); n > 0; n-- {
+		refused := s.Refuses(s.Cost(kind, seconds[:n], gpus), now)
+		if refused == "" {
+			return n, why
+		}
+		if why == "" {
+			why = refused // of all of them
+		}
+	}
+	return 0, why
+}
+
 // Refuses says why a task does not fit; "" if it may start. One of which
 // nothing is known may start as long as anything is left at all.
 func (s *Spending) Refuses(c Cost, now time.Time) string {

@@ -133,11 +133,11 @@ func (a *adoption) end(n *note) (executors.Executor, string, error) {
 	return ex, text, nil
 }
 
-// executor is the one that started the task: that of its block, or another
-// block's of the same name if the campaign has changed.
+// executor is the one that started the task: that of its block, another block's
+// of the same name if the campaign has changed, or else one made for it.
 func (a *adoption) executor(n *note) executors.Executor {
 	if a.Executor == nil {
-		return nil
+		return a.elsewhere(n.Executor)
 	}
 	blocks := []string{n.Block}
 	for i := range a.graph.Actions {
@@ -150,7 +150,14 @@ func (a *adoption) executor(n *note) executors.Executor {
 			return ex
 		}
 	}
-	return nil
+	return a.elsewhere(n.Executor)
+}
+
+func (a *adoption) elsewhere(name string) executors.Executor {
+	if a.Elsewhere == nil {
+		return nil
+	}
+	return a.Elsewhere(name)
 }
 
 // harvest makes records of a task's finished steps, and of what its exit record

@@ -34,8 +34,11 @@ type Store interface {
 type Place struct {
 	Store    Store
 	Executor func(block string) executors.Executor // nil, or returning nil: none
-	Dir      string                                // holds a folder a task
-	Now      func() time.Time
+	// Elsewhere is the executor of a name that no block's has; nil, or returning
+	// nil: none.
+	Elsewhere func(name string) executors.Executor
+	Dir       string // holds a folder a task
+	Now       func() time.Time
 	// Unchanged is asked before a task's result is recorded; nil asks nothing.
 	Unchanged func(spec any) error
 }

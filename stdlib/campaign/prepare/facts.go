@@ -25,9 +25,10 @@ type kept struct {
 	Binding   string                       `json:"binding"` // as a manifest's text
 	Recorded  []cache.Observed             `json:"recorded"`
 	Hardware  result.Hardware              `json:"hardware"`
+	Cards     []string                     `json:"cards,omitempty"`
 }
 
-const keptVersion = 1
+const keptVersion = 2
 
 // Remember writes down the facts that were read, so that a plan that does not
 // want to read them again need not (Recall). The file is private and replaced
@@ -35,26 +36,34 @@ const keptVersion = 1
 func Remember(path string, of key.Digest, f campaign.Facts) error {
 	var binding key.Builder
 	binding.Add(f.Env.Binding...)
-	b, err := json.Marshal(kept{keptVersion, of, f.Software, f.Weights, f.Tokenizer, binding.Finish().Text(), f.Env.Recorded, f.Hardware})
+	b, err := json.Marshal(kept{keptVersion, of, f.Software, f.Weights, f.Tokenizer, binding.Finish().Text(), f.Env.Recorded, f.Hardware, f.Cards})
 	if err != nil {
 		return fmt.Errorf("remembering facts: %w", err)
 	}
 	if old, err := os.ReadFile(path); err == nil && string(old) == string(b) {
 		return nil
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+	if err := replace(path, b); err != nil {
 		return fmt.Errorf("remembering facts: %w", err)
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".facts-*") // mode 0600
+	return nil
+}
+
+// replace writes a private file whole, with the folder that holds it.
+func replace(path string, b []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(path), ".new-*") // mode 0600
 	if err != nil {
-		return fmt.Errorf("remembering facts: %w", err)
+		return err
 	}
 	_, err = tmp.Write(b)
 	if err = errors.Join(err, tmp.Close()); err == nil {
 		err = os.Rename(tmp.Name(), path)
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("remembering facts: %w", err), os.Remove(tmp.Name()))
+		return errors.Join(err, os.Remove(tmp.Name()))
 	}
 	return nil
 }
@@ -78,7 +87,7 @@ func Recall(path string, of key.Digest, self string) (campaign.Facts, bool, erro
 	if err != nil {
 		return campaign.Facts{}, false, nil
 	}
-	f := campaign.Facts{Software: k.Software, Weights: k.Weights, Tokenizer: k.Tokenizer, Hardware: k.Hardware, Self: self}
+	f := campaign.Facts{Software: k.Software, Weights: k.Weights, Tokenizer: k.Tokenizer, Hardware: k.Hardware, Cards: k.Cards, Self: self}
 	f.Env.Binding, f.Env.Recorded = binding.Facts(), k.Recorded
 	return f, true, nil
 }

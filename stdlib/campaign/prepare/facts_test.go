@@ -19,9 +19,10 @@ func TestRememberAndRecall(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store", "facts")
 	of := key.Sum([]byte("campaign"))
 	want := campaign.Facts{
-		Software: map[string]campaign.Software{"a": {Digest: key.Sum([]byte("a"))}, "b": {Image: "b:1"}},
+		Software: map[string]campaign.Software{"a": {Digest: key.Sum([]byte("a"))}, "b": {Image: key.Sum([]byte("b")), Place: campaign.Place{Executor: "docker", Image: "b:1", Program: "serve", Env: []string{"A=b"}}}},
 		Weights:  key.Sum([]byte("w")), Tokenizer: key.Sum([]byte("t")), Hardware: result.Hardware{CPU: "EPYC", Cores: 2},
-		Self: "/bin/sotabuild",
+		Cards: []string{"GPU-1c"},
+		Self:  "/bin/sotabuild",
 	}
 	want.Env.Binding = []key.Fact{{Name: "env.cores", Type: key.Int, Value: "2"}, {Name: "env.cpu", Type: key.Text, Value: "EPYC"}}
 	want.Env.Recorded = []cache.Observed{{Name: "env.kernel", Value: "6.1"}}
@@ -51,8 +52,8 @@ func TestRememberAndRecall(t *testing.T) {
 
 // A new fact cannot be forgotten: a plan with --refresh=false would miss it.
 func TestEveryFactIsRemembered(t *testing.T) {
-	known := []string{"Software", "Weights", "Tokenizer", "Env", "Hardware"}
-	notFacts := []string{"Helps", "Self"} // the store's, and where this program lies
+	known := []string{"Software", "Weights", "Tokenizer", "Env", "Hardware", "Cards"}
+	notFacts := []string{"Helps", "Self", "Revision", "Hub"} // the store's, where this program lies, and what is read each time
 	for f := range reflect.TypeFor[campaign.Facts]().Fields() {
 		if !slices.Contains(known, f.Name) && !slices.Contains(notFacts, f.Name) {
 			t.Errorf("field %s is neither remembered nor named here as no fact", f.Name)

@@ -1,12 +1,13 @@
 // Package prepare turns a loaded campaign into a compiled graph on this host: it
-// reads the host's facts (Probe), finds the help texts that the store already
+// reads the host's facts (Reader), finds the help texts that the store already
 // has, checks the base flags against them and compiles. It starts nothing but
 // nvidia-smi and changes nothing.
 package prepare
 
 import (
-	"context"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/sotabuild/sotabuild/engine/cache"
 	"github.com/sotabuild/sotabuild/engine/compile"
@@ -14,6 +15,7 @@ import (
 	"github.com/sotabuild/sotabuild/engine/key"
 	"github.com/sotabuild/sotabuild/lang"
 	"github.com/sotabuild/sotabuild/stdlib/campaign"
+	"github.com/sotabuild/sotabuild/stdlib/probe"
 )
 
 // Prepared is a campaign ready to be planned.
@@ -22,34 +24,30 @@ type Prepared struct {
 	Facts    campaign.Facts
 	Declared campaign.Declared
 	Graph    *compile.Graph
-	// Unasked are the addresses of help nodes whose text is not known yet:
-	// apply runs them first and prepares again (DESIGN 11.2).
+	// Unasked are the addresses of nodes whose answer is not known yet, helps
+	// and the probe of the host: apply runs them first and prepares again
+	// (DESIGN 11.2).
 	Unasked []string
-}
-
-// Campaign reads the host's facts (Probe) and prepares the campaign with them
-// (From). With an error among the diagnostics the result is nil.
-func Campaign(ctx context.Context, c *lang.Campaign, files *key.Files, r cache.Reader, self string) (*Prepared, lang.Diagnostics) {
-	f, diags := Probe(ctx, c, files, self)
-	if diags.HasErrors() {
-		return nil, diags
-	}
-	p, more := From(c, f, r)
-	return p, append(diags, more...)
 }
 
 // From looks up the known help texts, checks the base flags against them and
 // compiles. With an error among the diagnostics the result is nil.
-func From(c *lang.Campaign, f campaign.Facts, r cache.Reader) (*Prepared, lang.Diagnostics) {
-	p, diags := from(c, f, r)
+func From(c *lang.Campaign, f campaign.Facts, r cache.Reader, now time.Time) (*Prepared, lang.Diagnostics) {
+	p, diags := from(c, f, r, now)
 	return p, lang.Quote(c.Files, diags)
 }
 
-func from(c *lang.Campaign, f campaign.Facts, r cache.Reader) (*Prepared, lang.Diagnostics) {
+func from(c *lang.Campaign, f campaign.Facts, r cache.Reader, now time.Time) (*Prepared, lang.Diagnostics) {
 	p := &Prepared{Campaign: c}
 	f.Helps, p.Unasked = knownHelps(c, f, r)
 	p.Facts = f
-	diags := campaign.CheckBase(c, f)
+	env := f.Env
+	if seen, ok := knownHost(c, f, r, now); ok {
+		env.Recorded = slices.Concat(env.Recorded, seen)
+	} else {
+		p.Unasked = append(p.Unasked, campaign.HostAddr)
+	}
+	diags := append(campaign.CheckBase(c, f), campaign.CheckAccept(c)...)
 	if diags.HasErrors() {
 		return nil, diags
 	}
@@ -57,7 +55,7 @@ func from(c *lang.Campaign, f campaign.Facts, r cache.Reader) (*Prepared, lang.D
 	for _, w := range p.Declared.Warnings {
 		diags = append(diags, lang.Diagnostic{Severity: lang.Warning, Code: "candidate_skipped", Summary: "Candidate is skipped", Detail: w})
 	}
-	g, problems := compile.Build(p.Declared.Decls, f.Env)
+	g, problems := compile.Build(p.Declared.Decls, env)
 	for _, pr := range problems {
 		diags = append(diags, lang.Diagnostic{Severity: lang.Error, Code: "graph", Summary: "Campaign cannot be compiled", Detail: fmt.Sprintf("%s: %s", pr.Addr, pr.Text)})
 	}
@@ -107,4 +105,31 @@ func stored(g *compile.Graph, id graph.NodeID, r cache.Reader) (string, bool) {
 		}
 	}
 	return "", false
+}
+
+// knownHost finds what the accepted probe of this host saw; false when it has to
+// be looked at first. A CPU campaign has nothing to look at.
+func knownHost(c *lang.Campaign, f campaign.Facts, r cache.Reader, now time.Time) ([]cache.Observed, bool) {
+	decls := campaign.HostProbe(c, f)
+	if len(decls) == 0 {
+		return nil, true
+	}
+	g, problems := compile.Build(decls, f.Env)
+	if len(problems) > 0 {
+		panic("prepare: the probe does not compile: " + problems[0].Text)
+	}
+	m, ok := g.Manifest(0, func(graph.NodeID, string) (key.Digest, bool) { return key.Digest{}, false })
+	if !ok {
+		return nil, false
+	}
+	rec := campaign.HostKind.Accept(decls[0].Spec, r.Lookup(m.Key()), now).Result
+	if rec == nil {
+		return nil, false
+	}
+	b, err := r.Bytes(rec.Output("report"))
+	if err != nil {
+		return nil, false
+	}
+	report, err := probe.ReadReport(b)
+	return campaign.Observed(report, f.Cards), err == nil
 }

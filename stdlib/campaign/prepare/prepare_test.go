@@ -59,7 +59,6 @@ func TestRunnableNamesEveryPartThatIsMissing(t *testing.T) {
 		t.Fatalf("the test campaign: %v", err)
 	}
 	c.Run.Executor = lang.Executor{Type: "kubernetes"}
-	c.Frameworks[0].Program, c.Frameworks[0].Image = "", "vllm:1"
 	c.Frameworks[1].URL = []string{"http://localhost:8000"}
 	c.Load.Workload.Arrival, c.Load.Workload.Dataset, c.Load.Workload.Endpoint = "gamma", "sharegpt", "chat"
 	c.Judge.Accuracy = &lang.Accuracy{}
@@ -70,7 +69,7 @@ func TestRunnableNamesEveryPartThatIsMissing(t *testing.T) {
 	if err == nil {
 		t.Fatal("nothing is missing")
 	}
-	for _, want := range []string{"kubernetes", "has an image", "running url", "gamma", "sharegpt", "chat", "accuracy", "power_cap", "agentic", "rlcr", "remote store"} {
+	for _, want := range []string{"kubernetes", "running url", "gamma", "sharegpt", "chat", "accuracy", "power_cap", "agentic", "rlcr", "remote store"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("no word of %s in\n%v", want, err)
 		}

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -28,39 +29,71 @@ import (
 // itself (DESIGN 4).
 const unknown = "unknown"
 
-// Probe reads the cheap facts of this host: the identity of programs and
-// weights, the environment class, the hardware. It starts nothing but
-// nvidia-smi, and only for a campaign with GPUs. What is missing comes back as
-// diagnostics with the campaign's own ranges.
-func Probe(ctx context.Context, c *lang.Campaign, files *key.Files, self string) (campaign.Facts, lang.Diagnostics) {
-	f := campaign.Facts{Software: map[string]campaign.Software{}, Self: self}
-	var diags lang.Diagnostics
-	bad := func(r lang.Range, summary, detail string) {
-		diags = append(diags, lang.Diagnostic{Severity: lang.Error, Code: strings.ReplaceAll(strings.ToLower(summary), " ", "_"), Summary: summary, Detail: detail, Range: r})
+// Reader reads facts of this host. It starts nothing but nvidia-smi, and that
+// only for a campaign with GPUs, and pulls nothing.
+type Reader struct {
+	Files  *key.Files
+	Places Places // nil: programs of this host, run by local
+	// Images is the file in which it keeps what images hold; "" keeps nothing.
+	Images string
+	Self   string // the sotabuild binary
+}
+
+// Probe reads the cheap facts of this host: where each framework runs, the
+// identity of programs and weights, the environment class, the hardware. What
+// is missing comes back as diagnostics with the campaign's own ranges; notes
+// are what a person should know of choices.
+func (r Reader) Probe(ctx context.Context, c *lang.Campaign) (f campaign.Facts, notes []string, diags lang.Diagnostics) {
+	f = campaign.Facts{Software: map[string]campaign.Software{}, Self: r.Self}
+	p := probing{files: r.Files, places: r.Places}
+	bad := func(at lang.Range, summary, detail string) {
+		diags = append(diags, lang.Diagnostic{Severity: lang.Error, Code: strings.ReplaceAll(strings.ToLower(summary), " ", "_"), Summary: summary, Detail: detail, Range: at})
 	}
+	var err error
+	if p.fresh, err = key.OpenFiles(""); err == nil {
+		p.found, err = openFindings(r.Images)
+	}
+	if err != nil {
+		bad(lang.Range{}, "Store cannot be read", err.Error())
+		return f, nil, diags
+	}
+	var said []string
+	about := map[string][]string{} // labels by note
 	for _, fw := range campaign.Compared(c) {
-		if fw.Program == "" {
-			f.Software[fw.Label] = campaign.Software{Image: fw.Image}
-			continue
-		}
-		d, err := programDigest(fw.Program, fw.Tree, files)
+		s, note, err := p.software(ctx, c, fw)
+		f.Software[fw.Label] = s
 		switch {
-		case errors.Is(err, fs.ErrNotExist):
+		case errors.Is(err, fs.ErrNotExist) && s.Place.Image == "":
 			bad(fw.Range, "Program not found", fmt.Sprintf("Framework %q has program = %q, and there is no such file. Write the path of its server program, absolute or relative to the campaign's folder.", fw.Label, fw.Program))
+		case errors.Is(err, errChoice):
+			bad(fw.Range, "Executor cannot run this", fmt.Sprintf("Framework %q: %v", fw.Label, err))
+		case errors.Is(err, ErrNoImage):
+			bad(fw.Range, "Image not found", fmt.Sprintf("Framework %q: %v. Its content is part of every key, and plan pulls nothing.", fw.Label, err))
+		case err != nil && s.Place.Image != "":
+			bad(fw.Range, "Image cannot be read", fmt.Sprintf("Framework %q: %v.", fw.Label, err))
 		case err != nil:
 			bad(fw.Range, "Program cannot be read", fmt.Sprintf("Framework %q: %v. Its bytes are part of every key, so it must be readable.", fw.Label, err))
 		}
-		f.Software[fw.Label] = campaign.Software{Digest: d}
+		if note != "" && !slices.Contains(said, note) {
+			said = append(said, note)
+		}
+		about[note] = append(about[note], strconv.Quote(fw.Label))
+	}
+	for _, note := range said {
+		notes = append(notes, strings.Join(about[note], ", ")+": "+note)
+	}
+	if err := p.found.save(); err != nil {
+		notes = append(notes, err.Error()) // It only saves time.
 	}
 	if c.Model.Path != "" {
-		d, err := files.Tree(c.Model.Path)
+		d, err := r.Files.Tree(c.Model.Path)
 		if err != nil {
 			bad(c.Model.Range, "Model cannot be read", fmt.Sprintf("Model %q has path = %q: %v. Write the folder or file of its weights, or leave path out and give revision.", c.Model.ID, c.Model.Path, err))
 		}
 		f.Weights = d
 	}
 	if apart(c) {
-		d, err := files.Tree(c.Model.Tokenizer)
+		d, err := r.Files.Tree(c.Model.Tokenizer)
 		if err != nil {
 			bad(c.Model.Range, "Tokenizer cannot be read", fmt.Sprintf("Model %q has tokenizer = %q: %v. Write a hub id, or the folder of its files.", c.Model.ID, c.Model.Tokenizer, err))
 		}
@@ -72,8 +105,48 @@ func Probe(ctx context.Context, c *lang.Campaign, files *key.Files, self string)
 			bad(c.GPUs.Range, "GPUs cannot be read", fmt.Sprintf("%v. The campaign asks for GPUs; leave the gpus block out for a CPU campaign, or run this on the host that has them.", err))
 		}
 	}
-	return f, lang.Quote(c.Files, diags)
+	return f, notes, lang.Quote(c.Files, diags)
 }
+
+// probing is what reading the software of all frameworks shares.
+type probing struct {
+	files  *key.Files
+	fresh  *key.Files // remembers nothing: for files that are removed again
+	places Places
+	found  *findings
+}
+
+// errChoice marks that no executor can run a framework.
+var errChoice = errors.New("no executor for it")
+
+// software settles where a framework runs and identifies what it runs there.
+// With an error, the place of the result is what was chosen.
+func (p *probing) software(ctx context.Context, c *lang.Campaign, fw lang.Framework) (campaign.Software, string, error) {
+	if len(fw.URL) > 0 {
+		return campaign.Software{}, "", nil
+	}
+	e := ExecutorOf(c, fw)
+	kind, note := "local", ""
+	if p.places != nil {
+		var err error
+		if kind, note, err = p.places.Choose(ctx, e, fw); err != nil {
+			return campaign.Software{}, "", fmt.Errorf("%w: %w", errChoice, err)
+		}
+	}
+	e.Type = kind
+	if containers(kind) {
+		s, err := p.inside(ctx, e, fw)
+		if err != nil {
+			s.Place = campaign.Place{Executor: kind, Image: fw.Image}
+		}
+		return s, note, err
+	}
+	d, err := programDigest(fw.Program, fw.Tree, p.files)
+	return campaign.Software{Digest: d, Place: campaign.Place{Executor: kind, Program: fw.Program, ShmSize: e.ShmSize, IPCHost: e.IPC == "host"}}, note, err
+}
+
+// containers reports whether a kind's tasks run in the framework's image.
+func containers(kind string) bool { return kind == "docker" || kind == "oci" || kind == "kubernetes" }
 
 // apart reports whether the tokenizer is a path of its own. A path is no part
 // of a key, its content is.
@@ -98,11 +171,14 @@ func programDigest(program, tree string, files *key.Files) (key.Digest, error) {
 }
 
 // Unchanged reads again what a task ran with. A function that says why a spec's
-// program or model is not what its key says is what it returns; specs of other
-// kinds name no file.
-func Unchanged(files *key.Files) func(spec any) error {
-	program := func(h campaign.Host, want key.Digest) error {
-		if want.IsZero() {
+// program, image or model is not what its key says is what it returns; specs of
+// other kinds name no file. image reads the identity of a host's image.
+func Unchanged(files *key.Files, image func(campaign.Host) (key.Digest, error)) func(spec any) error {
+	software := func(h campaign.Host, want key.Digest) error {
+		switch {
+		case h.Place.Image != "":
+			return same("the image "+h.Place.Image, h.ImageID, func() (key.Digest, error) { return image(h) })
+		case want.IsZero():
 			return nil
 		}
 		return same("the program "+h.Program, want, func() (key.Digest, error) { return programDigest(h.Program, h.Tree, files) })
@@ -110,9 +186,9 @@ func Unchanged(files *key.Files) func(spec any) error {
 	return func(spec any) error {
 		switch s := spec.(type) {
 		case campaign.AskSpec:
-			return program(s.Host, s.Software)
+			return software(s.Host, s.Software)
 		case campaign.BenchSpec:
-			if err := program(s.Life.Host, s.Software); err != nil || s.Model.Weights.IsZero() {
+			if err := software(s.Life.Host, s.Software); err != nil || s.Model.Weights.IsZero() {
 				return err
 			}
 			return same("the model "+s.Life.Host.Model, s.Model.Weights, func() (key.Digest, error) { return files.Tree(s.Life.Host.Model) })
@@ -217,6 +293,7 @@ func probeGPUs(ctx context.Context, c *lang.Campaign, f *campaign.Facts) error {
 		if n < 0 {
 			return fmt.Errorf("there is no GPU %q here; nvidia-smi lists %d", id, len(rows))
 		}
+		f.Cards = append(f.Cards, rows[n][1])
 		for k, g := range gpuFields {
 			v := tidyGPU(g.fact, rows[n][k+2])
 			if g.fact == "env.gpu" && c.GPUs.Model != "" && v != c.GPUs.Model {

@@ -22,9 +22,8 @@ func Runnable(c *lang.Campaign) error {
 	}
 	executor := func(e lang.Executor) {
 		switch e.Type {
-		case "", "auto", "local":
-		default:
-			no(e.Range, "executor %q cannot run tasks in this build yet; write executor \"local\" {} and give frameworks a program", e.Type)
+		case "kubernetes":
+			no(e.Range, "executor %q cannot run tasks in this build yet; write executor \"docker\" {} or another kind, or give --executor KIND", e.Type)
 		}
 	}
 	executor(c.Run.Executor)
@@ -41,11 +40,8 @@ func Runnable(c *lang.Campaign) error {
 		if v := fw.Verification; v != nil {
 			no(v.Range, "framework %q asks for its verification, and this build has no such step yet; leave the block out, and TokenSpeed out of a comparison with vllm", fw.Label)
 		}
-		switch {
-		case len(fw.URL) > 0:
-			no(fw.Range, "framework %q is a running url, and this build measures only servers that it starts; write program = \"…\"", fw.Label)
-		case fw.Program == "":
-			no(fw.Range, "framework %q has an image, and no executor of this build runs images; write program = \"…\" with the path of its server", fw.Label)
+		if len(fw.URL) > 0 {
+			no(fw.Range, "framework %q is a running url, and this build measures only servers that it starts; write image = \"…\" or program = \"…\"", fw.Label)
 		}
 	}
 	w := c.Load.Workload
@@ -74,9 +70,6 @@ func Runnable(c *lang.Campaign) error {
 	}
 	if c.Run.Cache.Remote != "" {
 		no(lang.Range{}, "cache: this build has no remote store yet; leave remote out")
-	}
-	for _, t := range c.Run.Traces {
-		no(t.Range, "trace %q: this build reads no traces yet; leave the block out", t.Name)
 	}
 	if c.Run.History != "" {
 		no(lang.Range{}, "history: this build reads no PR history yet; leave the block out")

@@ -40,8 +40,9 @@ func TestUnchanged(t *testing.T) {
 	h := campaign.Host{Program: program, Model: model}
 	ask := campaign.AskSpec{Software: software, Host: h}
 	bench := campaign.BenchSpec{Software: software, Model: campaign.ModelSpec{Weights: weights}, Life: campaign.Life{Host: h}}
-	image := campaign.AskSpec{Image: "vllm:1", Host: campaign.Host{Program: "/not/here"}}
-	unchanged := Unchanged(files)
+	now := key.Sum([]byte("image"))
+	image := campaign.AskSpec{Image: now.String(), Host: campaign.Host{Program: "/not/here", ImageID: now, Place: campaign.Place{Image: "vllm:1"}}}
+	unchanged := Unchanged(files, func(campaign.Host) (key.Digest, error) { return now, nil })
 	want := func(spec any, says string) {
 		t.Helper()
 		switch err := unchanged(spec); {
@@ -55,6 +56,8 @@ func TestUnchanged(t *testing.T) {
 	want(bench, "")
 	want(image, "")
 	want(campaign.CheckSpec{}, "")
+	now = key.Sum([]byte("another image"))
+	want(image, "the image vllm:1 changed")
 	write(filepath.Join(model, "weights"), "two")
 	want(ask, "")
 	want(bench, "the model "+model+" changed")

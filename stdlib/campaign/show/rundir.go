@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/sotabuild/sotabuild/engine/cache"
+	"github.com/sotabuild/sotabuild/engine/cache/archive"
 	"github.com/sotabuild/sotabuild/engine/key"
+	"github.com/sotabuild/sotabuild/engine/plan"
 	"github.com/sotabuild/sotabuild/stdlib/campaign"
 	"github.com/sotabuild/sotabuild/stdlib/campaign/prepare"
 	"github.com/sotabuild/sotabuild/stdlib/report"
@@ -22,7 +24,8 @@ import (
 const maxLog = 1 << 20
 
 // WriteRun makes the run directory show the view: the files that follow from
-// it, and the help texts, request logs and server logs that it points to. It
+// it, the help texts, request logs and server logs that it points to, and the
+// records behind it, which another store can import (archive). It
 // returns the directory (R027–R029). The owner is the campaign by its name and
 // model, not the store: a store that is deleted or left behind on another
 // machine does not orphan the directory.
@@ -47,8 +50,24 @@ func WriteRun(v report.View, p *prepare.Prepared, r cache.Reader, tasks string, 
 	if err := j.artefacts(v, tasks, files); err != nil {
 		return "", err
 	}
+	if err := archive.Files(p.Campaign.Name, j.samples(), r, files); err != nil {
+		return "", err
+	}
 	_, err = rundir.Write(dir, owner, files)
 	return dir, err
+}
+
+// samples are all records of the keys that the campaign's nodes have now.
+func (j *joiner) samples() []*cache.Record {
+	// Nothing is restricted, so there is no address that could be wrong.
+	pl, _ := plan.Make(j.p.Graph, j.r, plan.Options{Now: j.now})
+	var out []*cache.Record
+	for _, n := range pl.Nodes {
+		if !n.Key.IsZero() {
+			out = append(out, j.r.Lookup(n.Key)...)
+		}
+	}
+	return out
 }
 
 // artefacts collects what the cells point to.

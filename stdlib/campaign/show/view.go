@@ -111,7 +111,7 @@ func (j *joiner) sides() []report.Side {
 		s := report.Side{Name: fw.Label, Definition: fw.Definition.Name, Target: fw.Label == c.Sides.Target,
 			State: report.Selected, Dropped: search.Dropped(fw.Flags, fw.Search)}
 		sw := j.p.Facts.Software[fw.Label]
-		s.Image = sw.Image
+		s.Image = sw.Place.Image
 		if !sw.Digest.IsZero() {
 			s.Software = sw.Digest.String()
 		}

@@ -8,7 +8,9 @@
 package fuse
 
 import (
+	"crypto/sha256"
 	_ "embed"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io/fs"
@@ -66,6 +68,12 @@ func Builtin() Catalogue {
 		panic("the built-in fuse patterns are broken: " + err.Error())
 	}
 	return c
+}
+
+// BuiltinID is the hash of the built-in catalogue, in hexadecimal.
+func BuiltinID() string {
+	sum := sha256.Sum256(builtin)
+	return hex.EncodeToString(sum[:])
 }
 
 // Parse reads and checks a catalogue.

@@ -198,10 +198,11 @@ func (e *Engine) Run(ctx context.Context) {
 	e.stats.Running, e.stats.Waiting = 0, 0
 }
 
-// StartProfile records the steps that begin from now on. It is false where a
-// recording is already under way.
-func (e *Engine) StartProfile() bool {
-	return e.profile.CompareAndSwap(nil, profile.New())
+// StartProfile records the steps that begin from now on, with their operators
+// and shapes where these are wanted. It is false where a recording is already
+// under way.
+func (e *Engine) StartProfile(shapes bool) bool {
+	return e.profile.CompareAndSwap(nil, profile.New(shapes))
 }
 
 // StopProfile ends the recording and returns it; nil where there is none. A

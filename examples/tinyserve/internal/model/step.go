@@ -15,8 +15,9 @@ type Piece struct {
 // Runner computes steps. It has one user at a time.
 type Runner struct {
 	// Lap, where it is set, is called after each function of a step with the
-	// operation that it was and the function's name. It changes no bit.
-	Lap func(op, kernel string)
+	// operation that it was, the function's name, and the shapes of its inputs.
+	// It changes no bit.
+	Lap func(op, kernel string, shapes ...[2]int)
 
 	model   *Model
 	kv      *KV
@@ -56,40 +57,41 @@ func NewRunner(m *Model, kv *KV, kernel Kernel, threads int) *Runner {
 func (r *Runner) Step(pieces []Piece) [][]float32 {
 	m := r.model
 	r.gather(pieces)
-	r.lap("embedding", "embedding_gather")
 	rows := len(r.at)
+	state := [2]int{rows, m.Hidden}
+	r.lap("embedding", "embedding_gather", [2]int{m.VocabSize, m.Hidden})
 	kvDim := m.kvDim()
 	for l := range m.layers {
 		w := &m.layers[l]
 		normalize(r.h, r.x, w.attnNorm)
-		r.lap("input_norm", "rmsnorm")
+		r.lap("input_norm", "rmsnorm", state)
 		r.multiply(r.qkv, w.qkv, r.h, m.Hidden+2*kvDim, m.Hidden, rows)
-		r.lap("qkv_proj", "matmul")
+		r.lap("qkv_proj", "matmul", state, [2]int{m.Hidden, m.Hidden + 2*kvDim})
 		r.store(l)
-		r.lap("rotary", "rope_store_kv_cache")
+		r.lap("rotary", "rope_store_kv_cache", [2]int{rows, m.Hidden + 2*kvDim})
 		r.share(rows*m.KVHeads, func(thread, from, to int) { r.attend(l, thread, from, to) })
-		r.lap("attention", "paged_attention")
+		r.lap("attention", "paged_attention", state)
 		r.multiply(r.h, w.out, r.att, m.Hidden, m.Hidden, rows)
-		r.lap("o_proj", "matmul")
+		r.lap("o_proj", "matmul", state, [2]int{m.Hidden, m.Hidden})
 		add(r.x, r.h)
-		r.lap("residual", "elementwise_add")
+		r.lap("residual", "elementwise_add", state, state)
 		normalize(r.h, r.x, w.ffnNorm)
-		r.lap("post_attention_norm", "rmsnorm")
+		r.lap("post_attention_norm", "rmsnorm", state)
 		r.multiply(r.gateUp, w.gateUp, r.h, 2*m.Intermediate, m.Hidden, rows)
-		r.lap("gate_up_proj", "matmul")
+		r.lap("gate_up_proj", "matmul", state, [2]int{m.Hidden, 2 * m.Intermediate})
 		r.swiglu()
-		r.lap("activation", "silu_and_mul")
+		r.lap("activation", "silu_and_mul", [2]int{rows, 2 * m.Intermediate})
 		r.multiply(r.h, w.down, r.act, m.Hidden, m.Intermediate, rows)
-		r.lap("down_proj", "matmul")
+		r.lap("down_proj", "matmul", [2]int{rows, m.Intermediate}, [2]int{m.Intermediate, m.Hidden})
 		add(r.x, r.h)
-		r.lap("residual", "elementwise_add")
+		r.lap("residual", "elementwise_add", state, state)
 	}
 	return r.readOut(pieces)
 }
 
-func (r *Runner) lap(op, kernel string) {
+func (r *Runner) lap(op, kernel string, shapes ...[2]int) {
 	if r.Lap != nil {
-		r.Lap(op, kernel)
+		r.Lap(op, kernel, shapes...)
 	}
 }
 
@@ -165,9 +167,9 @@ func (r *Runner) readOut(pieces []Piece) [][]float32 {
 	}
 	r.logits = sized(r.logits, wanted*m.VocabSize)
 	normalize(r.h[:wanted*m.Hidden], r.x[:wanted*m.Hidden], m.norm)
-	r.lap("final_norm", "rmsnorm")
+	r.lap("final_norm", "rmsnorm", [2]int{wanted, m.Hidden})
 	r.multiply(r.logits, m.head, r.h, m.VocabSize, m.Hidden, wanted)
-	r.lap("lm_head", "matmul")
+	r.lap("lm_head", "matmul", [2]int{wanted, m.Hidden}, [2]int{m.Hidden, m.VocabSize})
 	out := make([][]float32, len(pieces))
 	next := r.logits
 	for i, p := range pieces {

@@ -7,6 +7,10 @@
 // time that the step spent between the function before and this one. There is
 // no device, and the trace's device name says so.
 //
+// With shapes each function also has an operator around it, with the shapes of
+// its inputs; without, a trace has what one of a server that replays GPU graphs
+// has: launches and kernels.
+//
 // A Recorder may be used by many goroutines; a Step belongs to the one that
 // computes it.
 package profile
@@ -18,6 +22,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 )
@@ -28,7 +33,8 @@ const maxSteps = 10_000
 
 // Recorder keeps the steps of one recording.
 type Recorder struct {
-	began time.Time
+	began  time.Time
+	shapes bool // operators and their shapes are written
 
 	mu      sync.Mutex // guards what follows
 	steps   []*Step
@@ -36,7 +42,7 @@ type Recorder struct {
 }
 
 // New begins a recording.
-func New() *Recorder { return &Recorder{began: time.Now()} }
+func New(shapes bool) *Recorder { return &Recorder{began: time.Now(), shapes: shapes} }
 
 // Step is one step that is being computed.
 type Step struct {
@@ -51,6 +57,7 @@ type Step struct {
 // lap is one function: called, begun, ended.
 type lap struct {
 	op, kernel         string
+	shapes             [][2]int
 	called, start, end time.Time
 }
 
@@ -62,9 +69,9 @@ func (r *Recorder) Begin(name string) *Step {
 
 // Lap says that a function has just ended. It began when the lap before was
 // written down.
-func (s *Step) Lap(op, kernel string) {
+func (s *Step) Lap(op, kernel string, shapes ...[2]int) {
 	end := time.Now()
-	s.laps = append(s.laps, lap{op, kernel, s.pause, s.last, end})
+	s.laps = append(s.laps, lap{op, kernel, shapes, s.pause, s.last, end})
 	s.pause, s.last = end, time.Now()
 }
 
@@ -107,7 +114,10 @@ func (r *Recorder) events() []event {
 		add("user_annotation", s.name, host, host, s.start, s.end, nil)
 		for _, l := range s.laps {
 			id++
-			add("cpu_op", "tinyserve::"+l.op, host, host, l.called, l.end, map[string]any{"External id": id})
+			if r.shapes {
+				add("cpu_op", "tinyserve::"+l.op, host, host, l.called, l.end,
+					map[string]any{"External id": id, "Input Dims": l.shapes, "Input type": slices.Repeat([]string{"float"}, len(l.shapes))})
+			}
 			add("cuda_runtime", "tinyserveLaunchKernel", host, host, l.called, l.start, map[string]any{"External id": id, "correlation": id})
 			add("kernel", l.kernel, device, stream, l.start, l.end,
 				map[string]any{"External id": id, "correlation": id, "device": device, "stream": stream})
