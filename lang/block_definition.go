@@ -47,6 +47,7 @@ var definitionBlocks = []Block{
 			{"models", urlPathType, "", false, `"/v1/models"`, "Lists the served models.", "", into(func(s *Server, v string) { s.Models = v })},
 			{"completions", urlPathType, "", false, `"/v1/completions"`, "The completions API.", "", into(func(s *Server, v string) { s.Completions = v })},
 			{"chat", urlPathType, "", false, `"/v1/chat/completions"`, "The chat API.", "", into(func(s *Server, v string) { s.Chat = v })},
+			{"metrics", urlPathType, "", false, `"/metrics"`, "Path of its own metrics.", "", into(func(s *Server, v string) { s.Metrics = v })},
 		},
 		open:  func(header) any { return &Server{} },
 		close: within(func(d *Definition, s *Server) { d.Server = *s }),

@@ -1,5 +1,7 @@
 package lang
 
+import "time"
+
 var sizeWords = map[string]string{
 	"input":       "Write input_len.",
 	"output":      "Write output_len.",
@@ -31,11 +33,23 @@ var workloadBlocks = []Block{
 		Rules: "R055 R064 R065 R069 R073",
 		Attrs: []Attr{
 			{"endpoint", choiceType("completions", "chat"), "", false, `"completions"`, "The API that is called.", "R055", into(func(w *Workload, v string) { w.Endpoint = v })},
-			{"dataset", choiceType("random", "sharegpt", "jsonl"), "", false, `"random"`, "Where prompts come from.", "R065", into(func(w *Workload, v string) { w.Dataset = v })},
+			{"dataset", choiceType("random", "prefix", "sessions", "sharegpt", "multi-turn", "jsonl", "mooncake"), "", false, `"random"`, "Where prompts come from: random token ids (for chat, random words), ids that share prefixes, sessions of ids; or a file: first questions, whole conversations, JSON lines, a mooncake trace.", "R065", into(func(w *Workload, v string) { w.Dataset = v })},
 			{"path", pathType, "", false, "", "The data set's file, where it has one.", "", into(func(w *Workload, v string) { w.Path = v })},
 			{"sampling", samplingType, "", false, `{ temperature = 0 }`, "Sampling settings of every request.", "R055", into(func(w *Workload, v float64) { w.Temperature = v })},
 			{"arrival", choiceType("inf", "constant", "poisson", "gamma", "trace"), "", false, `"inf"`, "When requests are sent; \"inf\" is all at once.", "", into(func(w *Workload, v string) { w.Arrival = v })},
 			{"rate", positiveType, "requests/s", false, "", "Mean rate of the arrivals.", "", into(func(w *Workload, v float64) { w.Rate = &v })},
+			{"burstiness", positiveType, "", false, "", "Shape of the gaps of arrival = \"gamma\": 1 is Poisson, less is more bursty.", "", into(func(w *Workload, v float64) { w.Pace.Burstiness = &v })},
+			{"ramp", choiceType("linear", "exponential"), "", false, "", "The rate goes from rate to ramp_to.", "", into(func(w *Workload, v string) { w.Pace.Ramp = v })},
+			{"ramp_to", positiveType, "requests/s", false, "", "Rate at the end of the ramp.", "", into(func(w *Workload, v float64) { w.Pace.RampTo = &v })},
+			{"max_duration", durationType, "", false, "", "A cell that takes longer ends without a number, as timeout; no part of a key.", "", into(func(w *Workload, v time.Duration) { w.Pace.MaxDuration = v })},
+			{"len_spread", partType, "share", false, `0`, "Lengths of random prompts and answers are drawn from (1 − r)·n to (1 + r)·n.", "", into(func(w *Workload, v float64) { w.Prompts.Spread = v })},
+			{"prefix_groups", countType(1), "groups", false, "", "Groups of prompts that share their first tokens, with dataset = \"prefix\".", "", into(func(w *Workload, v int) { w.Prompts.Groups = v })},
+			{"prefix_len", countType(1), "tokens", false, "", "Tokens that a group shares; part of input_len.", "", into(func(w *Workload, v int) { w.Prompts.Shared = v })},
+			{"turns", countType(1), "turns", false, "", "Turns of a session, with dataset = \"sessions\"; each adds input_len and output_len.", "", into(func(w *Workload, v int) { w.Prompts.Turns = v })},
+			{"think_time", durationType, "", false, "", "Mean time between the turns of a session.", "", into(func(w *Workload, v time.Duration) { w.Prompts.Think = v })},
+			{"adapters", adaptersType, "", false, "", "Names of adapters that requests ask for in turn, with numbers for each.", "", into(func(w *Workload, v []string) { w.Prompts.Adapters = v })},
+			{"cancel", shareType, "share", false, "", "Requests that the client leaves after cancel_after; they are neither successes nor failures.", "", into(func(w *Workload, v float64) { w.Prompts.Cancel = v })},
+			{"cancel_after", durationType, "", false, "", "When the client leaves.", "", into(func(w *Workload, v time.Duration) { w.Prompts.CancelAfter = v })},
 			{"concurrency", concurrencyType, "requests", false, `[null]`, "Requests in flight at most; each value is a cell of every scenario, null is unlimited.", "", into(func(w *Workload, v []*int) { w.Concurrency = v })},
 			{"warmup", countType(0), "requests", false, `8`, "Requests before the measured ones, with prompts of their own.", "", into(func(w *Workload, v int) { w.Warmup = v })},
 			{"seed", seedType, "", false, `1`, "Seed of the data set.", "", into(func(w *Workload, v int64) { w.Seed = v })},

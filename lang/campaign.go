@@ -109,7 +109,7 @@ type Scenario struct {
 // Workload is the same for every framework; all of it is keyed.
 type Workload struct {
 	Endpoint    string // completions | chat
-	Dataset     string // random | sharegpt | jsonl
+	Dataset     string // random | prefix | sessions | sharegpt | multi-turn | jsonl | mooncake
 	Path        string // file of a dataset that has one, absolute
 	Temperature float64
 	Arrival     string   // inf | constant | poisson | gamma | trace
@@ -120,6 +120,30 @@ type Workload struct {
 	Lane        string
 	Production  bool
 	Reason      string
+	Prompts     Prompts
+	Pace        Pace
+}
+
+// Prompts are how prompts are made beside a scenario's lengths.
+type Prompts struct {
+	Spread float64 // lengths are drawn from (1 − Spread)·n to (1 + Spread)·n
+	// Groups share their first Shared tokens, which are part of a scenario's
+	// input_len (dataset prefix).
+	Groups, Shared int
+	Turns          int           // of a session; each adds input_len and output_len
+	Think          time.Duration // mean time between the turns of a session
+	Adapters       []string      // models asked for in turn
+	Cancel         float64       // share of requests that the client leaves
+	CancelAfter    time.Duration
+}
+
+// Pace is how requests are spread beside a mean rate.
+type Pace struct {
+	Burstiness *float64 // shape of gamma gaps; nil for other arrivals
+	// Ramp is linear or exponential, from Workload.Rate to RampTo; "" is one rate.
+	Ramp        string
+	RampTo      *float64
+	MaxDuration time.Duration // of a cell; 0 is none
 }
 
 // SLA holds the limits; nil is no limit.

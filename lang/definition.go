@@ -53,6 +53,7 @@ type Server struct {
 	Identity    *Identity
 	Completions string // path
 	Chat        string // path
+	Metrics     string // path
 	Stop        StopTimes
 }
 

@@ -11,10 +11,20 @@ var standard = []Scenario{
 	{Name: "summarization", InputLen: 8000, OutputLen: 1000, NumPrompts: 80},
 }
 
-// longest is the scenario with the longest sequence.
+// longest is the scenario with the longest sequence, with the lengths that it
+// comes to: of the last turn of a session, or where they are spread.
 func (d *draft) longest() Scenario {
 	var longest Scenario
+	more := d.Load.Workload.Prompts
 	for _, s := range d.Load.Scenarios {
+		for _, n := range []*int{&s.InputLen, &s.OutputLen} {
+			if d.Load.Workload.Dataset == "random" {
+				*n += int(more.Spread * float64(*n))
+			}
+			if d.Load.Workload.Dataset == "sessions" {
+				*n *= max(1, more.Turns)
+			}
+		}
 		if s.InputLen+s.OutputLen > longest.InputLen+longest.OutputLen {
 			longest = s
 		}
@@ -37,7 +47,9 @@ func (d *draft) checkModel(p *problems) {
 			m.Tokenizer = m.Path
 		}
 	}
-	if d.Load.Workload.Dataset == "random" && m.Vocab == [2]int{} && !d.told("model."+m.ID, "vocab") {
+	w := d.Load.Workload
+	ids := w.Dataset == "random" && w.Endpoint != "chat" || w.Dataset == "prefix" || w.Dataset == "sessions" || w.Dataset == "mooncake"
+	if ids && m.Vocab == [2]int{} && !d.told("model."+m.ID, "vocab") {
 		why := "The model has no path with a config.json that says it"
 		if m.Path != "" {
 			why = "There is no config.json with vocab_size in its path"
@@ -73,13 +85,16 @@ func (d *draft) checkScenarios(p *problems) {
 	if w.Dataset == "" || d.Name == "" {
 		return
 	}
-	if isStandard(d.Load.Scenarios) && w.Dataset == "random" || d.Smoke || w.Production && w.Reason != "" {
+	if isStandard(d.Load.Scenarios) && w.Dataset == "random" && w.Prompts.plain() || d.Smoke || w.Production && w.Reason != "" {
 		return
 	}
 	at := d.at["scenario"]
 	what := "These scenarios are not the default pair (chat: 1000 in, 1000 out; summarization: 8000 in, 1000 out; 80 prompts each)"
 	if isStandard(d.Load.Scenarios) {
 		at, what = d.at["workload.dataset"], fmt.Sprintf("The data set %q is not the default (random)", w.Dataset)
+		if w.Dataset == "random" {
+			at, what = d.at["workload"], "These prompts are not the default ones (of one length, one model, none cancelled)"
+		}
 	}
 	p.add(cScenario, at, "%s, and such a choice needs a word of its own. For your production workload write into the workload block\n  production = true\n  reason     = \"…\"\nand for a quick check of the flow write smoke = true into the campaign block; its numbers decide nothing.", what)
 }
@@ -104,20 +119,22 @@ func (d *draft) checkWorkload(p *problems) {
 	w := d.Load.Workload
 	block := d.at["workload"]
 	place := func(attr string) Range { return d.place("workload."+attr, block) }
+	made := w.Dataset == "random" || w.Dataset == "prefix" || w.Dataset == "sessions"
 	switch {
-	case w.Dataset == "random" && w.Path != "":
+	case made && w.Path != "":
 		p.add(cExclusive, place("path"), "Random prompts have no file. Remove path, or write dataset = \"jsonl\".")
-	case w.Dataset != "random" && w.Dataset != "" && w.Path == "":
+	case !made && w.Dataset != "" && w.Path == "":
 		p.add(cMissing, place("dataset"), "The data set %q is read from a file. Write path = \"FILE\" into the workload block.", w.Dataset)
 	}
 	switch {
-	case w.Arrival == "trace" && w.Dataset != "jsonl":
-		p.add(cExclusive, place("arrival"), "Arrivals of a trace come from the times in the data set's file. Write dataset = \"jsonl\" and path, or another arrival.")
+	case w.Arrival == "trace" && w.Dataset != "jsonl" && w.Dataset != "mooncake":
+		p.add(cExclusive, place("arrival"), "Arrivals of a trace come from the times in the data set's file. Write dataset = \"jsonl\" or \"mooncake\" and path, or another arrival.")
 	case (w.Arrival == "inf" || w.Arrival == "trace") && w.Rate != nil:
 		p.add(cExclusive, place("rate"), "With arrival = %q there is no rate. Remove it, or write arrival = \"poisson\".", w.Arrival)
 	case w.Arrival != "inf" && w.Arrival != "trace" && w.Arrival != "" && w.Rate == nil:
 		p.add(cMissing, place("arrival"), "Arrivals that are %q have a mean rate. Write rate = NUMBER (requests/s) into the workload block.", w.Arrival)
 	}
+	d.checkPrompts(p)
 	switch {
 	case w.Production && w.Reason == "":
 		p.add(cMissing, place("production"), "A production workload replaces the default scenarios, so it needs its reason. Write reason = \"…\" into the workload block.")
@@ -125,3 +142,53 @@ func (d *draft) checkWorkload(p *problems) {
 		p.add(cExclusive, place("reason"), "A reason alone changes nothing. Write production = true beside it, or remove it.")
 	}
 }
+
+// checkPrompts checks how prompts and arrivals are shaped: each word belongs to
+// one choice, and standing beside another it would be silently left out.
+func (d *draft) checkPrompts(p *problems) {
+	w := d.Load.Workload
+	if w.Dataset == "" || w.Arrival == "" || w.Endpoint == "" {
+		return // told already
+	}
+	place := func(attr string) Range { return d.place("workload."+attr, d.at["workload"]) }
+	only := func(is bool, attr, needs, instead string) {
+		if is {
+			p.add(cExclusive, place(attr), "%q belongs to %s. Remove it, or write %s.", attr, needs, instead)
+		}
+	}
+	x, pace := w.Prompts, w.Pace
+	only(x.Spread > 0 && w.Dataset != "random", "len_spread", "random prompts", `dataset = "random"`)
+	only(x.Groups > 0 && w.Dataset != "prefix", "prefix_groups", "prompts with shared prefixes", `dataset = "prefix"`)
+	only(x.Shared > 0 && w.Dataset != "prefix", "prefix_len", "prompts with shared prefixes", `dataset = "prefix"`)
+	only(x.Turns > 0 && w.Dataset != "sessions", "turns", "sessions", `dataset = "sessions"`)
+	only(x.Think > 0 && w.Dataset != "sessions" && w.Dataset != "multi-turn", "think_time", "sessions and conversations", `dataset = "sessions"`)
+	only(pace.Burstiness != nil && w.Arrival != "gamma", "burstiness", "gamma arrivals", `arrival = "gamma"`)
+	only(pace.Ramp != "" && (w.Arrival == "inf" || w.Arrival == "trace"), "ramp", "arrivals with a rate", `arrival = "poisson" and rate`)
+	missing := func(is bool, attr, write string) {
+		if is {
+			p.add(cMissing, place(attr), "%q does not say enough. Write %s beside it.", attr, write)
+		}
+	}
+	missing(w.Dataset == "prefix" && x.Shared == 0, "dataset", "prefix_len = TOKENS that a group shares")
+	missing(w.Dataset == "sessions" && x.Turns == 0, "dataset", "turns = NUMBER")
+	missing(w.Arrival == "gamma" && pace.Burstiness == nil, "arrival", "burstiness = NUMBER")
+	missing(pace.Ramp != "" && pace.RampTo == nil, "ramp", "ramp_to = NUMBER (requests/s)")
+	missing(pace.Ramp == "" && pace.RampTo != nil, "ramp_to", `ramp = "linear" or "exponential"`)
+	missing(x.Cancel > 0 && x.CancelAfter == 0, "cancel", `cancel_after = "DURATION"`)
+	missing(x.Cancel == 0 && x.CancelAfter > 0, "cancel_after", "cancel = SHARE")
+	ids := w.Dataset == "prefix" || w.Dataset == "sessions" || w.Dataset == "mooncake"
+	if ids && w.Endpoint == "chat" {
+		p.add(cExclusive, place("endpoint"), "The prompts of %q are token ids, and the chat endpoint takes none. Write endpoint = \"completions\", or another data set.", w.Dataset)
+	}
+	if w.Dataset == "multi-turn" && w.Endpoint != "chat" {
+		p.add(cExclusive, place("dataset"), "Conversations are messages, and only the chat endpoint takes them. Write endpoint = \"chat\", or dataset = \"sharegpt\" for their first questions.")
+	}
+	for _, s := range d.Load.Scenarios {
+		if w.Dataset == "prefix" && s.InputLen > 0 && x.Shared >= s.InputLen {
+			p.add(cBadValue, place("prefix_len"), "Groups share %d tokens, and prompts of the scenario %q have %d. Write less, so that prompts differ.", x.Shared, s.Name, s.InputLen)
+		}
+	}
+}
+
+// plain reports whether random prompts are the default ones.
+func (x Prompts) plain() bool { return x.Spread == 0 && len(x.Adapters) == 0 && x.Cancel == 0 }

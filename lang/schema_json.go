@@ -55,6 +55,7 @@ var fragments = map[string]string{
 	commandType.Name:     `{"type":"array","items":{"type":"string","minLength":1}}`,
 	namesType.Name:       `{"type":"array","items":{"type":"string","pattern":"^[a-z][a-z0-9_]*$"},"uniqueItems":true}`,
 	globsType.Name:       `{"type":"array","items":{"type":"string","minLength":1},"uniqueItems":true}`,
+	adaptersType.Name:    `{"type":"array","items":{"type":"string","minLength":1},"uniqueItems":true}`,
 	envNamesType.Name:    `{"type":"array","items":{"type":"string","pattern":"^[A-Za-z_][A-Za-z0-9_]*$"},"uniqueItems":true}`,
 	nameType.Name:        `{"type":"string","pattern":"^[a-z][a-z0-9_]*$"}`,
 	revisionType.Name:    `{"type":"string","pattern":"^[0-9a-f]{40}$"}`,

@@ -160,6 +160,14 @@ var (
 			return ""
 		})
 	}}
+	adaptersType = Type{Name: "list of names of adapters", decode: func(g *given) any {
+		return g.distinct(func(s string) string {
+			if strings.TrimSpace(s) != s || s == "" {
+				return "write the name that the server gives the adapter"
+			}
+			return ""
+		})
+	}}
 	envNamesType = Type{Name: "list of names of environment variables", decode: func(g *given) any {
 		names := g.distinct(func(s string) string { return "" })
 		for _, n := range asStrings(names) {

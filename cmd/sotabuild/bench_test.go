@@ -140,7 +140,7 @@ func TestBenchFrontierIsAPage(t *testing.T) {
 	if c, out, errOut := call(t, sim(t, simserve.Config{Prefill: time.Millisecond, Step: 10 * time.Millisecond}), "--num-prompts", "3", "--output-len", "16", "--result-dir", dir); c != codeOK && !strings.Contains(out, "client_limited") {
 		t.Fatalf("code %d: %s%s", c, out, errOut)
 	}
-	if c, out, errOut := call(t, "frontier", dir); c != codeOK || !strings.Contains(out, "<svg") && !strings.Contains(out, "client_limited") {
+	if c, out, errOut := call(t, "frontier", dir); c != codeOK || !strings.Contains(out, "data-figure") && !strings.Contains(out, "client_limited") {
 		t.Errorf("code %d: %s%s", c, out, errOut)
 	}
 }

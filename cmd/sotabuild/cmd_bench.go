@@ -82,10 +82,10 @@ func (b *benchFlags) add(cmd *cobra.Command) {
 	f.StringSliceVar(&b.headers, "header", nil, "NAME=VALUE of every request; env:VAR takes a variable's value")
 	f.StringVar(&b.keyEnv, "api-key-env", "", "environment variable with the API key")
 	f.StringVar(&b.body, "extra-body", "", "JSON object of further fields")
-	f.StringVar(&o.Server.Metrics, "metrics-path", "/metrics", "the server's metrics; empty does not look")
-	f.BoolVar(&o.Server.GPU, "gpu", false, "sample this machine's GPUs")
-	f.Float64Var(&o.Server.Price, "price-per-hour", 0, "of all GPUs, in dollars")
-	f.BoolVar(&o.Server.Busy, "allow-busy", false, "measure though others use the server or its GPUs")
+	f.StringVar(&o.Look.Metrics, "metrics-path", "/metrics", "the server's metrics; empty does not look")
+	f.BoolVar(&o.Look.GPU, "gpu", false, "sample this machine's GPUs")
+	f.Float64Var(&o.Look.Price, "price-per-hour", 0, "of all GPUs, in dollars")
+	f.BoolVar(&o.Look.Busy, "allow-busy", false, "measure though others use the server or its GPUs")
 	f.StringVar(&o.Out, "result-dir", "", "folder for row, requests, prompts, vLLM's form and the page")
 	var kinds strings.Builder
 	for _, k := range solo.Kinds() {
@@ -266,7 +266,7 @@ func (a *app) printBench(out solo.Outcome) error {
 		_, err := io.WriteString(a.out, out.Table())
 		return err
 	}
-	return a.printJSON(map[string]any{"row": out.Row, "parts": out.Parts, "server": out.View, "gpu": out.GPU})
+	return a.printJSON(map[string]any{"row": out.Row, "parts": out.Parts, "server": out.Server, "gpu": out.GPU})
 }
 
 // readAll reads a file, "-" from the input.

@@ -6,7 +6,7 @@ import (
 	"github.com/sotabuild/sotabuild/executors/oci"
 	"github.com/sotabuild/sotabuild/executors/slurm/job"
 	"github.com/sotabuild/sotabuild/executors/supervisor"
-	"github.com/sotabuild/sotabuild/stdlib/bench"
+	"github.com/sotabuild/sotabuild/stdlib/bench/observe"
 	"github.com/sotabuild/sotabuild/stdlib/probe"
 	"github.com/sotabuild/sotabuild/stdlib/profile"
 	"github.com/sotabuild/sotabuild/stdlib/simserve"
@@ -44,7 +44,7 @@ func ociEnterCommand(*app) *cobra.Command {
 func clientCommand(*app) *cobra.Command {
 	return &cobra.Command{
 		Use: "client SPEC URL", Short: "Benchmark one cell", Hidden: true, Args: cobra.ExactArgs(2),
-		RunE: func(_ *cobra.Command, args []string) error { return done(code(bench.Main(args[0], args[1]))) },
+		RunE: func(_ *cobra.Command, args []string) error { return done(code(observe.Main(args[0], args[1]))) },
 	}
 }
 

@@ -176,11 +176,14 @@ func (a *app) showPlan(w io.Writer, s *session, p *plan.Plan, all bool) error {
 		}
 		fmt.Fprintln(w, forecast(i+1, o))
 	}
-	helps := slices.DeleteFunc(slices.Clone(s.Unasked), func(addr string) bool { return addr == campaign.HostAddr })
+	helps := slices.DeleteFunc(slices.Clone(s.Unasked), func(addr string) bool { return addr == campaign.HostAddr || addr == campaign.ClientAddr })
 	if len(helps) > 0 {
 		fmt.Fprintf(w, "The help of %d programs is not known yet: apply asks for it first and checks every flag before the first server starts.\n", len(helps))
 	}
-	if len(helps) < len(s.Unasked) {
+	if slices.Contains(s.Unasked, campaign.ClientAddr) {
+		fmt.Fprintln(w, "The client was not calibrated on this machine within a week: apply does so first, in some ten seconds.")
+	}
+	if slices.Contains(s.Unasked, campaign.HostAddr) {
 		fmt.Fprintln(w, "The GPUs were not looked at within a day: apply does so first, and stops where a field is out of range.")
 	}
 	return nil

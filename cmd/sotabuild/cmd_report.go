@@ -44,8 +44,10 @@ func reportCommand(a *app) *cobra.Command {
 				b, err = export.JSON(v)
 			case "csv":
 				b, err = export.CSV(v)
+			case "html":
+				b, err = show.Page(v, s.Prepared, s.store, time.Now())
 			default:
-				return fail(codeUsage, fmt.Errorf("--format %q: write md, json or csv", format))
+				return fail(codeUsage, fmt.Errorf("--format %q: write md, json, csv or html", format))
 			}
 			if err != nil {
 				return err
@@ -54,6 +56,6 @@ func reportCommand(a *app) *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&format, "format", "", "md, json or csv to standard output")
+	cmd.Flags().StringVar(&format, "format", "", "md, json, csv or html to standard output")
 	return cmd
 }

@@ -21,6 +21,9 @@ type Host struct {
 	CPU func() time.Duration
 	// Watch gets the state of the run some times a second; nil is nobody.
 	Watch func(Progress)
+	// Begin is called after the preflight, just before the first measured
+	// request is due; nil is nobody.
+	Begin func(ctx context.Context)
 }
 
 // ThisHost is the machine itself.

@@ -2,15 +2,12 @@ package bench
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 
 	"github.com/sotabuild/sotabuild/executors/runner"
 	"github.com/sotabuild/sotabuild/stdlib/result"
@@ -23,36 +20,6 @@ const (
 	OutcomeFile  = "outcome.json"
 	PartsFile    = "parts.json" // numbers by adapter and by turn, where there are any
 )
-
-// Main is the step's client: it measures the cell that the spec file describes
-// at the url, which is known only once the server is up, and writes the verdict into its folder. It returns the exit code: 0 when the
-// verdict is written, whatever it is, else 1 with the reason on stderr. SIGINT
-// and SIGTERM end the run with a verdict of class interrupted.
-func Main(specPath, url string) int {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, specPath, url); err != nil {
-		fmt.Fprintf(os.Stderr, "sotabuild: %v\n", err)
-		return 1
-	}
-	return 0
-}
-
-func run(ctx context.Context, specPath, url string) error {
-	s, err := ReadSpec(specPath)
-	if err != nil {
-		return err
-	}
-	s.URL = url
-	if s.Out == "" {
-		return errors.New("checking bench spec: out is empty; write the folder for the results")
-	}
-	rep, err := Run(ctx, s)
-	if err != nil {
-		return err
-	}
-	return rep.Write(s.Out)
-}
 
 // Write writes the report's files, each by rename, the outcome last: a folder
 // with an outcome is complete.

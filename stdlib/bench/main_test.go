@@ -19,6 +19,7 @@ import (
 	"github.com/sotabuild/sotabuild/executors/runner"
 	"github.com/sotabuild/sotabuild/stdlib/bench"
 	"github.com/sotabuild/sotabuild/stdlib/bench/judge"
+	"github.com/sotabuild/sotabuild/stdlib/bench/observe"
 	"github.com/sotabuild/sotabuild/stdlib/result"
 	"github.com/sotabuild/sotabuild/stdlib/simserve"
 )
@@ -65,7 +66,7 @@ func TestMainMeasuresOverLoopback(t *testing.T) {
 	s.URL, s.Load.Warmup, s.Load.Concurrency = srv.URL, 1, ptr(1)
 	s.Rules.MaxSendLag = time.Minute // the machine may be crowded; lag is judged elsewhere
 	path, out := specFile(t, s)
-	if code := bench.Main(path, s.URL); code != 0 {
+	if code := observe.Main(path, s.URL); code != 0 {
 		t.Fatalf("exit code %d", code)
 	}
 	srv.Close()
@@ -119,7 +120,7 @@ func TestMainWritesTheVerdictOfAFailure(t *testing.T) {
 	s.URL = srv.URL
 	srv.Close() // the port is free again: connections are refused
 	path, out := specFile(t, s)
-	if code := bench.Main(path, s.URL); code != 0 {
+	if code := observe.Main(path, s.URL); code != 0 {
 		t.Fatalf("exit code %d", code)
 	}
 	if o := readOutcome(t, out); o.Class != result.ConnFailed || !strings.Contains(o.Reason, "refused") {
@@ -130,8 +131,8 @@ func TestMainWritesTheVerdictOfAFailure(t *testing.T) {
 		t.Errorf("row is %s, error %v", describe(r), err)
 	}
 	files, err := os.ReadDir(out)
-	if err != nil || len(files) != 3 {
-		t.Errorf("%d files, error %v; want row, requests and outcome", len(files), err)
+	if err != nil || len(files) != 4 {
+		t.Errorf("%d files, error %v; want row, requests, what was seen and outcome", len(files), err)
 	}
 }
 
@@ -145,7 +146,7 @@ func TestMainRefusesWhatIsNoSpec(t *testing.T) {
 		"unknown_field":   file(t, "spec.json", `{"version":1,"modle":"sim"}`),
 		"missing_dataset": path,
 	} {
-		if code := bench.Main(path, s.URL); code != 1 {
+		if code := observe.Main(path, s.URL); code != 1 {
 			t.Errorf("%s: exit code %d", name, code)
 		}
 	}

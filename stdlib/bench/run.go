@@ -53,6 +53,9 @@ func (h Host) Run(ctx context.Context, s Spec) (rep Report, err error) {
 	if f := c.preflight(ctx, warm); f.Class != "" {
 		return refused(c.start, f), nil
 	}
+	if h.Begin != nil {
+		h.Begin(ctx)
+	}
 	runtime.GC() // what setting up has left must not be collected while streams run
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -69,6 +72,7 @@ func (h Host) Run(ctx context.Context, s Spec) (rep Report, err error) {
 	done()
 	row := cell.Row()
 	row.Time.Started = c.start.UTC()
+	row.Workload.NumPrompts = len(asks)
 	rep = Report{Row: row, Requests: cell.Requests()}
 	for _, q := range samples {
 		rep.Reads = append(rep.Reads, q.Answer.Marks)

@@ -58,6 +58,25 @@ type Spec struct {
 	// variable's value there ("Bearer env:API_KEY"); it is kept out of all files.
 	Headers map[string]string `json:"headers,omitempty"`
 	Out     string            `json:"out"` // folder for row.json, requests.jsonl and outcome.json
+	Look    Look              `json:"look,omitzero"`
+}
+
+// Look is what is looked at beside the requests; package observe does it. The
+// zero value looks at nothing.
+type Look struct {
+	Metrics string `json:"metrics,omitempty"` // path of the server's metrics
+	GPU     bool   `json:"gpu,omitempty"`     // sample this machine's GPUs
+	// GPUs are the ids or UUIDs to sample; none are all of the machine.
+	GPUs []string `json:"gpus,omitempty"`
+	// Lenient turns GPUs that cannot be sampled into a warning; else that is an
+	// error before anything is sent.
+	Lenient  bool    `json:"lenient,omitempty"`
+	Busy     bool    `json:"busy,omitempty"`           // measure though others use the server or its GPUs
+	Price    float64 `json:"price_per_hour,omitempty"` // dollars, of all GPUs; 0 is not given
+	PowerCap bool    `json:"reject_power_cap,omitempty"`
+	// Random says that the prompts carry no meaning: a server that speculates
+	// on them is not representative.
+	Random bool `json:"random_prompts,omitempty"`
 }
 
 // API is the wire form of requests and answers.

@@ -40,6 +40,7 @@ type Facts struct {
 	// Tokenizer is the identity of a tokenizer on this host that lies apart from
 	// the model; zero where it is part of the model or only named.
 	Tokenizer key.Digest
+	Dataset   key.Digest // of the workload's file; zero without one
 	// Revision is where the model lies, if it is a pinned revision of a hub, and
 	// Hub how it is fetched.
 	Revision Revision
@@ -108,12 +109,11 @@ type Select struct{ Framework, Scenario, Addr string }
 type Winner struct{ Scenario, Addr string }
 
 // Declare expands the campaign. The order of the declarations is the order of
-// the file: the host, weights, helps, versions, checks, datasets, cells, selections, winners.
+// the file: the host, the client, weights, helps, versions, checks, datasets, cells, selections, winners.
 func Declare(c *lang.Campaign, f Facts) Declared {
 	var d Declared
 	frameworks := Compared(c)
-	d.Decls = append(d.Decls, HostProbe(c, f)...)
-	d.Decls = append(d.Decls, weightsDecl(c, f)...)
+	d.Decls = slices.Concat(d.Decls, HostProbe(c, f), ClientCalibration(c, f), weightsDecl(c, f))
 	var checks []string
 	type life struct {
 		fw         lang.Framework
@@ -149,7 +149,7 @@ func Declare(c *lang.Campaign, f Facts) Declared {
 		for _, n := range c.Load.Workload.Concurrency {
 			d.Decls = append(d.Decls, compile.Decl{
 				Addr: datasetAddr(s, n), Kind: datasetKind, Block: "scenario." + s.Name,
-				Spec: datasetSpec(c, s, n),
+				Spec: datasetSpec(c, f, s, n),
 			})
 		}
 	}
@@ -259,9 +259,17 @@ func suffix(n *int) string {
 	return "." + streamName(n)
 }
 
-func datasetSpec(c *lang.Campaign, s lang.Scenario, n *int) dataset.Spec {
+func datasetSpec(c *lang.Campaign, f Facts, s lang.Scenario, n *int) dataset.Spec {
+	w := c.Load.Workload
+	form := dataset.Form{Chat: w.Endpoint == "chat", Path: w.Path, Spread: w.Prompts.Spread, Groups: w.Prompts.Groups, Shared: w.Prompts.Shared,
+		Turns: w.Prompts.Turns, Think: w.Prompts.Think.Seconds(),
+		Extras: dataset.Extras{Adapters: w.Prompts.Adapters, Cancel: w.Prompts.Cancel, CancelAfter: w.Prompts.CancelAfter.Seconds()}}
+	if w.Path != "" {
+		form.File = f.Dataset.String()
+	}
 	return dataset.Spec{
-		Kind: c.Load.Workload.Dataset, InputLen: s.InputLen, OutputLen: s.OutputLen,
+		Form: form,
+		Kind: w.Dataset, InputLen: s.InputLen, OutputLen: s.OutputLen,
 		Prompts: s.NumPrompts, Warmup: c.Load.Workload.Warmup,
 		VocabLo: c.Model.Vocab[0], VocabHi: c.Model.Vocab[1],
 		Seed: c.Load.Workload.Seed, Stream: streamName(n),
@@ -303,6 +311,9 @@ func (d *Declared) declareCells(c *lang.Campaign, f Facts, fw lang.Framework, ca
 				}
 				if fetched(c) {
 					decl.Order = append(decl.Order, WeightsAddr)
+				}
+				if !c.Smoke {
+					decl.Order = append(decl.Order, ClientAddr)
 				}
 				// Every candidate's flags are checked before the first server
 				// starts (DESIGN 11.2).
@@ -346,7 +357,7 @@ func (d *Declared) declareRanking(c *lang.Campaign, frameworks []lang.Framework)
 		w := Winner{s.Name, "winners." + s.Name}
 		d.Decls = append(d.Decls, compile.Decl{
 			Addr: w.Addr, Kind: winnersKind, Block: "winners",
-			Spec: WinnersSpec{Smoke: c.Smoke}, Inputs: inputs,
+			Spec: WinnersSpec{Smoke: c.Smoke, Rules: RulesOf(c)}, Inputs: inputs,
 		})
 		d.Winners = append(d.Winners, w)
 	}
@@ -362,5 +373,10 @@ func SLA(c *lang.Campaign) winners.SLA {
 		v := d.Seconds()
 		return &v
 	}
-	return winners.SLA{MaxP50TTFT: sec(s.MaxP50TTFT), MaxP50TPOT: sec(s.MaxP50TPOT), MaxP50E2E: sec(s.MaxP50E2E), MinSuccess: s.MinSuccessRate}
+	return winners.SLA{MaxP50TTFT: sec(s.MaxP50TTFT), MaxP50TPOT: sec(s.MaxP50TPOT), MaxP50E2E: sec(s.MaxP50E2E), MinSuccess: s.MinSuccessRate, CachedShare: &c.Judge.Quality.CachedShare}
+}
+
+// RulesOf are how frameworks are compared.
+func RulesOf(c *lang.Campaign) winners.Rules {
+	return winners.Rules{CachedShare: &c.Judge.Quality.CachedShare, Noise: c.Judge.Noise.Threshold}
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/sotabuild/sotabuild/engine/cache"
@@ -18,6 +19,10 @@ import (
 	"github.com/sotabuild/sotabuild/executors/runner"
 	"github.com/sotabuild/sotabuild/lang"
 	"github.com/sotabuild/sotabuild/stdlib/bench"
+	"github.com/sotabuild/sotabuild/stdlib/bench/arrival"
+	"github.com/sotabuild/sotabuild/stdlib/bench/judge"
+	"github.com/sotabuild/sotabuild/stdlib/bench/observe"
+	"github.com/sotabuild/sotabuild/stdlib/dataset"
 	"github.com/sotabuild/sotabuild/stdlib/result"
 	"github.com/sotabuild/sotabuild/stdlib/search"
 )
@@ -59,6 +64,19 @@ type LoadSpec struct {
 	Temperature float64  `key:"temperature"`
 	MinSuccess  float64  `key:"min_success"`
 	Seed        int64    `key:"seed"`
+	Burstiness  *float64 `key:"burstiness"`
+	Ramp        string   `key:"ramp"` // linear | exponential, from Rate to RampTo; "" is one rate
+	RampTo      *float64 `key:"ramp_to"`
+}
+
+// times is when requests are sent.
+func (l LoadSpec) times(warmup int) bench.Load {
+	out := bench.Load{Arrival: l.Arrival, Rate: l.Rate, Concurrency: l.Concurrency, Warmup: warmup, Seed: l.Seed, Burstiness: l.Burstiness}
+	if l.Ramp != "" {
+		out.Ramp = &arrival.Ramp{Form: l.Ramp, From: *l.Rate, To: *l.RampTo}
+		out.Rate = nil
+	}
+	return out
 }
 
 // Life is everything about the server's life that is no part of the result's
@@ -73,14 +91,42 @@ type Life struct {
 	MaxAge    time.Duration // of an accepted sample; 0: any age
 	// Offline are the variables that keep the server from the model's hub.
 	Offline map[string]string
+	Look    bench.Look
+	Longest time.Duration // a cell may take; 0: as long as its timeout
 }
 
-// acceptSample judges the samples of a cell at plan time: quality.max_age. The
-// other gates of quality reject a sample when it is taken. Repeats are nodes of
-// their own and are no matter of one key.
+// cappedFact is what a sample keeps of the GPUs' power caps, so that it can be
+// judged again without reading its row.
+const cappedFact = "power_cap_share"
+
+// acceptSample judges the samples of a cell at plan time: quality.max_age and
+// quality.power_cap. Where a power cap rejects, a sample of which it is not
+// known does not pass. Repeats are nodes of their own and are no matter of one
+// key.
 func acceptSample(spec any, found []*cache.Record, now time.Time) compile.Acceptance {
-	r, text := samples.Rule{MaxAge: spec.(BenchSpec).Life.MaxAge}.Judge(found, now)
+	life := spec.(BenchSpec).Life
+	judged := slices.Clone(found)
+	if life.Look.PowerCap {
+		for i, r := range judged {
+			if r.Outcome.State == cache.OK && !uncapped(r) {
+				rejected := *r
+				rejected.Outcome = failure(result.Throttled, "a software power cap held the clocks, or it is not known")
+				judged[i] = &rejected
+			}
+		}
+	}
+	r, text := samples.Rule{MaxAge: life.MaxAge}.Judge(judged, now)
 	return compile.Acceptance{Result: r, Text: text}
+}
+
+func uncapped(r *cache.Record) bool {
+	for _, o := range r.Observed {
+		if o.Name == cappedFact {
+			v, err := strconv.ParseFloat(o.Value, 64)
+			return err == nil && v <= observe.MaxThrottled
+		}
+	}
+	return false
 }
 
 // NewBenchSpec is the cell of a candidate in a scenario; n is its concurrency.
@@ -109,16 +155,42 @@ func NewBenchSpec(c *lang.Campaign, f Facts, fw lang.Framework, cand search.Cand
 			Precision: c.Model.Precision, Quant: c.Model.Quantization, Trust: c.Model.TrustRemoteCode, Context: c.Model.MaxContext},
 		Serve: fw.Definition.Server.Command, Flags: flags, Env: fw.Environment(),
 		Load: LoadSpec{API: string(api), Path: path, Arrival: w.Arrival, Rate: w.Rate, Concurrency: n,
-			Temperature: w.Temperature, MinSuccess: c.Judge.SLA.MinSuccessRate, Seed: w.Seed},
+			Temperature: w.Temperature, MinSuccess: c.Judge.SLA.MinSuccessRate, Seed: w.Seed, Burstiness: w.Pace.Burstiness, Ramp: w.Pace.Ramp, RampTo: w.Pace.RampTo},
 		GPUs: gpus, Smoke: c.Smoke,
 		Life: Life{
 			Host: hostOf(c, f, fw), Args: Words(Given(fw, cand.Flags)), Framework: fw.Definition,
 			Hardware: f.Hardware, Warmup: w.Warmup, MaxAge: c.Judge.Quality.MaxAge, Offline: offline(c),
+			Look: lookOf(c, fw), Longest: w.Pace.MaxDuration,
 			Workload: result.Workload{Kind: w.Dataset, InputLen: s.InputLen, OutputLen: s.OutputLen, NumPrompts: s.NumPrompts,
-				Arrival: w.Arrival, Rate: w.Rate, Concurrency: n, Endpoint: path, Smoke: c.Smoke},
+				Arrival: w.Arrival, Rate: w.Rate, Concurrency: n, Endpoint: path, Smoke: c.Smoke, Lane: laneOf(c)},
 		},
 	}
 }
+
+// laneOf is the lane of rows: "" is the main one.
+func laneOf(c *lang.Campaign) string {
+	if l := c.Load.Workload.Lane; l != "main" {
+		return l
+	}
+	return ""
+}
+
+// lookOf is what is looked at beside a cell's requests. GPUs that cannot be
+// sampled are a warning: power is an extra there.
+func lookOf(c *lang.Campaign, fw lang.Framework) bench.Look {
+	l := bench.Look{Metrics: fw.Definition.Server.Metrics, Random: dataset.Random(c.Load.Workload.Dataset)}
+	if c.GPUs != nil {
+		l.GPU, l.GPUs, l.Lenient, l.PowerCap = true, c.GPUs.IDs, true, c.Judge.Quality.PowerCap == "reject"
+		if p := c.GPUs.PricePerHour; p != nil {
+			l.Price = *p * float64(len(c.GPUs.IDs))
+		}
+	}
+	return l
+}
+
+// The client's rules of ending a cell early: with its class when more than this
+// share of the last 50 requests failed.
+const maxFailing = 0.5
 
 const clientFile = "client.json"
 
@@ -202,8 +274,10 @@ func benchStep(j compile.Job, dir, prompts string) (runner.Step, error) {
 	client := bench.Spec{
 		Version: bench.SpecVersion, Path: s.Load.Path, API: bench.API(s.Load.API), Model: s.Model.ID,
 		Models: s.Life.Framework.Server.Models, Prompts: prompts, Out: folder,
-		Load:  bench.Load{Arrival: s.Load.Arrival, Rate: s.Load.Rate, Concurrency: s.Load.Concurrency, Warmup: s.Life.Warmup, Seed: s.Load.Seed},
-		Rules: bench.Rules{MinSuccess: s.Load.MinSuccess, IgnoreEOS: true, Temperature: s.Load.Temperature},
+		Load: s.Load.times(s.Life.Warmup),
+		Rules: bench.Rules{MinSuccess: s.Load.MinSuccess, IgnoreEOS: true, Temperature: s.Load.Temperature, Total: s.Life.Longest,
+			Stop: judge.Stop{MaxFailing: maxFailing, Saturation: s.Load.Arrival != bench.Inf}},
+		Look: s.Life.Look,
 	}
 	b, err := json.MarshalIndent(client, "", "  ")
 	if err != nil {
@@ -219,7 +293,7 @@ func benchStep(j compile.Job, dir, prompts string) (runner.Step, error) {
 		ID: id, Argv: []string{s.Life.Host.Self, "client", "{step}/" + clientFile, "{url}"},
 		Env:      Environment(nil),
 		Deadline: cellTimeout(lang.Scenario{NumPrompts: s.Life.Workload.NumPrompts}),
-		Outputs:  []string{"row.json", "requests.jsonl"},
+		Outputs:  []string{bench.RowFile, bench.RequestsFile, observe.File},
 	}, nil
 }
 
@@ -229,7 +303,7 @@ func benchStep(j compile.Job, dir, prompts string) (runner.Step, error) {
 func collectBench(j compile.Job, step compile.StepResult) compile.Result {
 	s := j.Spec.(BenchSpec)
 	row := result.Row{Version: result.RowVersion, Status: result.OK}
-	var requests []byte
+	var requests, seen []byte
 	if step.Dir != "" {
 		if r, err := bench.ReadRow(filepath.Join(step.Dir, "row.json")); err == nil {
 			row = r
@@ -241,12 +315,18 @@ func collectBench(j compile.Job, step compile.StepResult) compile.Result {
 		} else if step.Class == "" {
 			step.Class, step.Reason = string(executors.ClassNoOutput), "the client's request log cannot be read: "+err.Error()
 		}
+		if b, err := os.ReadFile(filepath.Join(step.Dir, observe.File)); err == nil {
+			seen = b
+		}
 	}
 	if step.Class != "" {
 		row.Fail(result.Class(step.Class), step.Reason)
 	}
 	s.complete(&row, j, step)
 	out := compile.Result{Outcome: cache.Outcome{State: cache.OK}, Warnings: row.Warnings, Observed: s.Life.Host.observed()}
+	if v := row.Facts.PowerCapped; v != nil {
+		out.Observed = append(out.Observed, cache.Observed{Name: cappedFact, Value: strconv.FormatFloat(*v, 'g', -1, 64)})
+	}
 	if row.Status != result.OK {
 		out.Outcome = failure(row.Class, row.Reason)
 	}
@@ -258,7 +338,10 @@ func collectBench(j compile.Job, step compile.StepResult) compile.Result {
 	if len(requests) == 0 {
 		requests = []byte("# no measured request was sent\n")
 	}
-	out.Outputs = append(out.Outputs, compile.Value{Name: "requests", Bytes: requests})
+	if len(seen) == 0 {
+		seen = []byte("{}\n")
+	}
+	out.Outputs = append(out.Outputs, compile.Value{Name: "requests", Bytes: requests}, compile.Value{Name: "seen", Bytes: seen})
 	return out
 }
 
@@ -293,7 +376,11 @@ func (s BenchSpec) SkippedRow(class result.Class, reason string) result.Row {
 // complete fills in what the client cannot know.
 func (s BenchSpec) complete(row *result.Row, j compile.Job, step compile.StepResult) {
 	row.Subject = s.subject()
+	sent := row.Workload.NumPrompts // of the set, which may have fewer than were asked for
 	row.Workload = s.Life.Workload
+	if sent > 0 {
+		row.Workload.NumPrompts = sent
+	}
 	for _, in := range j.Inputs {
 		switch in.Name {
 		case "prompts":

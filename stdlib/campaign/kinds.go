@@ -2,7 +2,9 @@ package campaign
 
 import (
 	"context"
+	"io"
 	"maps"
+	"os"
 	"slices"
 
 	"github.com/sotabuild/sotabuild/engine/compile"
@@ -12,7 +14,7 @@ import (
 
 // Kinds is the table of node kinds, in the order in which they run.
 func Kinds() []*compile.Kind {
-	return []*compile.Kind{HostKind, weightsKind, HelpKind, versionKind, checkKind, datasetKind, BenchKind, selectKind, winnersKind}
+	return []*compile.Kind{HostKind, ClientKind, weightsKind, HelpKind, versionKind, checkKind, datasetKind, BenchKind, selectKind, winnersKind}
 }
 
 // The kinds, one row each.
@@ -34,7 +36,7 @@ var (
 		Func: makeDataset, Policy: policy,
 	}
 	BenchKind = &compile.Kind{
-		Name: "bench", Version: 1, Purity: compile.Measured, Outputs: []string{"row", "requests"}, KeepsFailures: true,
+		Name: "bench", Version: 2, Purity: compile.Measured, Outputs: []string{"row", "requests", "seen"}, KeepsFailures: true,
 		Task: benchTask, Collect: collectBench, Policy: policy, Accept: acceptSample,
 	}
 	selectKind = &compile.Kind{
@@ -57,7 +59,17 @@ func policy(class string) (retries int, keep bool) {
 }
 
 func makeDataset(_ context.Context, j compile.Job) compile.Result {
-	b, err := dataset.Generate(j.Spec.(dataset.Spec))
+	s := j.Spec.(dataset.Spec)
+	var from io.Reader
+	if s.Form.Path != "" {
+		f, err := os.Open(s.Form.Path)
+		if err != nil {
+			return compile.Result{Outcome: failure(result.NoResult, "opening dataset: "+err.Error())}
+		}
+		defer f.Close()
+		from = f
+	}
+	b, err := dataset.Freeze(s, from)
 	if err != nil {
 		return compile.Result{Outcome: failure(result.NoResult, err.Error())}
 	}

@@ -38,7 +38,8 @@ func selectBest(_ context.Context, j compile.Job) compile.Result {
 
 // WinnersSpec is how frameworks are compared.
 type WinnersSpec struct {
-	Smoke bool `key:"smoke"`
+	Smoke bool          `key:"smoke"`
+	Rules winners.Rules `key:"rules"`
 }
 
 // rank compares the selections of all frameworks of one scenario.
@@ -59,5 +60,5 @@ func rank(_ context.Context, j compile.Job) compile.Result {
 		}
 		sels = append(sels, winners.SelectionInput{Digest: in.Digest, Selection: s})
 	}
-	return ok("ranking", winners.Rank(target, sels))
+	return ok("ranking", winners.Rank(target, sels, j.Spec.(WinnersSpec).Rules))
 }

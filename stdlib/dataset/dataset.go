@@ -11,7 +11,7 @@ import "encoding/json"
 
 // Spec is one frozen set. All of it is keyed by the dataset node.
 type Spec struct {
-	Kind      string `key:"dataset" json:"kind"`          // random
+	Kind      string `key:"dataset" json:"kind"`          // one of Kinds
 	InputLen  int    `key:"input_len" json:"input_len"`   // tokens, exact
 	OutputLen int    `key:"output_len" json:"output_len"` // tokens, exact
 	Prompts   int    `key:"prompts" json:"prompts"`
@@ -22,6 +22,38 @@ type Spec struct {
 	// Stream sets apart sets of one seed that one server life sees (cells of
 	// one scenario at several concurrencies), so that no prefix is shared.
 	Stream string `key:"stream" json:"stream"`
+	Form   Form   `key:"form" json:"form,omitzero"`
+}
+
+// Form is what a set has beside lengths and numbers; the zero value is
+// nothing.
+type Form struct {
+	Chat bool   `key:"chat" json:"chat,omitempty"` // texts instead of token ids
+	File string `key:"file" json:"file,omitempty"` // digest of the file that it is read from
+	Path string `key:"-" json:"-"`                 // where that file lies
+	// Spread draws lengths from (1 − Spread)·n to (1 + Spread)·n.
+	Spread float64 `key:"spread" json:"spread,omitempty"`
+	Groups int     `key:"groups" json:"groups,omitempty"` // of prompts that share their first Shared tokens
+	Shared int     `key:"shared" json:"shared,omitempty"`
+	Turns  int     `key:"turns" json:"turns,omitempty"`
+	Think  float64 `key:"think_s" json:"think_s,omitempty"` // mean seconds between turns
+	Extras `key:"extras" json:"extras,omitzero"`
+}
+
+// Extras are what any set may have: adapters that prompts ask for in turn, and
+// a share of requests that the client leaves.
+type Extras struct {
+	Adapters    []string `key:"adapters" json:"adapters,omitempty"`
+	Cancel      float64  `key:"cancel" json:"cancel,omitempty"` // share
+	CancelAfter float64  `key:"cancel_after_s" json:"cancel_after_s,omitempty"`
+}
+
+// Kinds lists what Freeze makes, in the words of campaigns.
+var Kinds = []string{"random", "prefix", "sessions", "sharegpt", "multi-turn", "jsonl", "mooncake"}
+
+// Random says whether the prompts of a kind carry no meaning.
+func Random(kind string) bool {
+	return kind == "random" || kind == "prefix" || kind == "sessions" || kind == "mooncake"
 }
 
 // Prompt is one line of the file (JSON lines). It has either Tokens, Text or

@@ -107,7 +107,7 @@ func conversations(r io.Reader) (out [][]Message, err error) {
 }
 
 // Custom reads JSON lines {"prompt": text, token ids or messages,
-// "output_len" or "max_tokens": n, "body": {…}}. Lines without a length get
+// "output_len" or "max_tokens": n, "at_s": seconds of a trace, "body": {…}}. Lines without a length get
 // output. At most n; 0 is all.
 func Custom(r io.Reader, n, output int) ([]Prompt, error) {
 	var out []Prompt
@@ -117,6 +117,7 @@ func Custom(r io.Reader, n, output int) ([]Prompt, error) {
 			Prompt    json.RawMessage            `json:"prompt"`
 			OutputLen int                        `json:"output_len"`
 			MaxTokens int                        `json:"max_tokens"`
+			At        *float64                   `json:"at_s"`
 			Body      map[string]json.RawMessage `json:"body"`
 		}
 		if err := d.Decode(&l); errors.Is(err, io.EOF) {
@@ -124,7 +125,7 @@ func Custom(r io.Reader, n, output int) ([]Prompt, error) {
 		} else if err != nil {
 			return nil, fmt.Errorf("reading custom dataset: line %d: %w", line, err)
 		}
-		p := Prompt{OutputLen: l.OutputLen, Body: l.Body}
+		p := Prompt{OutputLen: l.OutputLen, Body: l.Body, At: l.At}
 		if p.OutputLen == 0 {
 			p.OutputLen = l.MaxTokens
 		}

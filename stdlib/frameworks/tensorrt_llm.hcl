@@ -19,6 +19,7 @@ definition "tensorrt_llm" {
     program    = "trtllm-serve"
     command    = ["{program}", "serve", "{model}", "--host", "{host}", "--port", "{port}", "{flags}"]
     flag_style = "snake"
+    metrics    = "/prometheus/metrics"
     booleans   = "bare"
     stop {
       first  = "10s"
@@ -71,7 +72,7 @@ definition "tensorrt_llm" {
     offline = true
   }
 
-  # Under /prometheus/metrics, only with return_perf_metrics.
+  # Only with return_perf_metrics.
   metrics = {
     running    = "trtllm_num_requests_running"
     waiting    = "trtllm_num_requests_waiting"

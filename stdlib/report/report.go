@@ -62,11 +62,11 @@ func (v View) winnersTable(b *strings.Builder) {
 		"Req/s", "Output tok/s", "TTFT p50 (ms)", "TPOT p50 (ms)", "The target's gap"}}
 	for _, s := range v.Scenarios {
 		if s.Ranking.Best == nil {
-			g.Rows = append(g.Rows, []string{markdown.Code(s.Name), missing, "none passes the SLA", missing, missing, missing, missing, missing, gap(s.Ranking.Gap)})
+			g.Rows = append(g.Rows, []string{markdown.Code(s.Name), missing, v.nobody(s), missing, missing, missing, missing, missing, gap(s.Ranking.Gap)})
 		}
 		for _, d := range s.Ranking.Best {
 			for _, c := range s.with(d) {
-				g.Rows = append(g.Rows, []string{markdown.Code(s.Name), concurrency(c.Row.Workload), markdown.Code(c.Framework) + v.label(c), markdown.Code(c.Candidate),
+				g.Rows = append(g.Rows, []string{markdown.Code(s.Name), Concurrency(c.Row.Workload), markdown.Code(c.Framework) + v.label(c), markdown.Code(c.Candidate),
 					c.paper("request_throughput"), c.paper("output_throughput"), c.paper("ttft/send:p50"), c.paper("tpot/excl-first:p50"), gap(s.Ranking.Gap)})
 			}
 		}
@@ -77,6 +77,14 @@ func (v View) winnersTable(b *strings.Builder) {
 	for _, n := range v.Notes {
 		fmt.Fprintf(b, "Note: %s\n\n", markdown.Text(n))
 	}
+}
+
+// nobody says why a scenario has no winner.
+func (v View) nobody(s Scenario) string {
+	if v.lane() {
+		return "none: lane " + markdown.Code(v.Workload.Lane) + " has a table of its own"
+	}
+	return "none passes the SLA"
 }
 
 // gap is the target's gap in words.
@@ -103,7 +111,7 @@ func (v View) scenario(b *strings.Builder, s Scenario) {
 	g.Right = len(ids)
 	g.Head = append(g.Head, "Requests ok", "Measured (UTC)", "Row")
 	for _, c := range s.Ordered(v.SLA) {
-		cells := []string{concurrency(c.Row.Workload), rank(s.Rank(c.Digest)), markdown.Code(c.Framework), markdown.Code(c.Candidate), v.status(c), v.sla(c)}
+		cells := []string{Concurrency(c.Row.Workload), rank(s.Rank(c.Digest)), markdown.Code(c.Framework), markdown.Code(c.Candidate), v.status(c), v.sla(c)}
 		for _, id := range ids {
 			cells = append(cells, c.paper(id))
 		}
@@ -119,11 +127,38 @@ func (v View) scenario(b *strings.Builder, s Scenario) {
 	}
 	g.Write(b)
 	for _, c := range s.Ranking.Cells {
-		fmt.Fprintf(b, "Concurrency %s: the target's gap is %s.\n", concurrency(c.Workload), gapNumber(c.Gap))
+		fmt.Fprintf(b, "Concurrency %s: the target's gap is %s.%s\n", Concurrency(c.Workload), gapNumber(c.Gap), s.caveats(c))
 	}
 	if s.Ranking.Cells != nil {
 		b.WriteByte('\n')
 	}
+}
+
+// caveats are what a contest's ranks do not say by themselves.
+func (s Scenario) caveats(c winners.Contest) string {
+	var near, unequal []string
+	for _, p := range c.Places {
+		for _, cell := range s.with(p.Row) {
+			name := markdown.Code(cell.Framework) + " " + markdown.Code(cell.Candidate)
+			switch {
+			case p.Near:
+				near = append(near, name)
+			case p.Class == result.CacheUnequal:
+				unequal = append(unequal, name)
+			}
+		}
+	}
+	out := ""
+	if near != nil {
+		out += fmt.Sprintf(" Within the noise threshold of the best, so that one run of each does not tell them apart: %s.", strings.Join(near, ", "))
+	}
+	if unequal != nil {
+		out += fmt.Sprintf(" Not ranked, because more of their prompts came from a cache (`cache_unequal`): %s.", strings.Join(unequal, ", "))
+	}
+	if c.CacheNotShown {
+		out += " Some servers do not expose their cached share: that the caches were alike is not shown."
+	}
+	return out
 }
 
 func gapNumber(g winners.Gap) string {
@@ -163,7 +198,7 @@ func (v View) failedRequests(b *strings.Builder) {
 				if i == 0 {
 					examples = strings.Join(c.Row.Requests.Examples, "\n")
 				}
-				g.Rows = append(g.Rows, []string{markdown.Code(c.Framework), markdown.Code(c.Candidate), markdown.Text(s.Name), concurrency(c.Row.Workload), markdown.Code(string(class)),
+				g.Rows = append(g.Rows, []string{markdown.Code(c.Framework), markdown.Code(c.Candidate), markdown.Text(s.Name), Concurrency(c.Row.Workload), markdown.Code(string(class)),
 					strconv.Itoa(c.Row.Requests.Failures[class]), strconv.Itoa(c.Row.Workload.NumPrompts), markdown.Text(row.Meaning), markdown.Text(examples)})
 			}
 		}
@@ -195,7 +230,7 @@ func (v View) warnings(b *strings.Builder) {
 	for _, s := range v.Scenarios {
 		for _, c := range s.Cells {
 			for _, w := range c.Row.Warnings {
-				g.Rows = append(g.Rows, []string{markdown.Code(c.Framework), markdown.Code(c.Candidate), markdown.Text(s.Name), concurrency(c.Row.Workload), markdown.Text(w)})
+				g.Rows = append(g.Rows, []string{markdown.Code(c.Framework), markdown.Code(c.Candidate), markdown.Text(s.Name), Concurrency(c.Row.Workload), markdown.Text(w)})
 			}
 		}
 	}

@@ -88,7 +88,7 @@ func finish(v report.View) report.View {
 		for _, name := range slices.Sorted(maps.Keys(rows)) {
 			in = append(in, winners.SelectionInput{Digest: key.Sum([]byte(name)), Selection: winners.Select(rows[name], v.SLA)})
 		}
-		s.Ranking = winners.Rank(key.Sum([]byte("vllm")), in)
+		s.Ranking = winners.Rank(key.Sum([]byte("vllm")), in, winners.Rules{})
 	}
 	return v
 }
@@ -443,7 +443,7 @@ func TestSharedRow(t *testing.T) {
 	in := func(name string) winners.SelectionInput {
 		return winners.SelectionInput{Digest: key.Sum([]byte(name)), Selection: winners.Select([]winners.Input{{Digest: twin.Digest, Row: *twin.Row}}, v.SLA)}
 	}
-	s.Ranking = winners.Rank(key.Sum([]byte("vllm")), []winners.SelectionInput{in("vllm"), in("sglang")})
+	s.Ranking = winners.Rank(key.Sum([]byte("vllm")), []winners.SelectionInput{in("vllm"), in("sglang")}, winners.Rules{})
 	got := v.Table(0)
 	if !strings.Contains(got, "sglang (baseline, concurrency unlimited) and vllm (baseline, concurrency unlimited) are tied; gap of vllm: 0.0 %") {
 		t.Errorf("the twin is not shown:\n%s", got)

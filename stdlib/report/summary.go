@@ -44,7 +44,7 @@ func (v View) bestByFramework(b *strings.Builder) {
 				none = append(none, markdown.Code(s.Name))
 			}
 			for _, c := range v.cellsOf(s, side.Name, best) {
-				g.Rows = append(g.Rows, []string{markdown.Text(s.Name), concurrency(c.Row.Workload), markdown.Code(c.Candidate), v.status(c), v.sla(c),
+				g.Rows = append(g.Rows, []string{markdown.Text(s.Name), Concurrency(c.Row.Workload), markdown.Code(c.Candidate), v.status(c), v.sla(c),
 					c.paper("request_throughput"), c.paper("output_throughput"), c.paper("total_throughput"), c.paper("ttft/send:p50"), c.paper("tpot/excl-first:p50"),
 					c.paper("success_rate"), optional(c.AcceptLength()), missing, optional(c.CacheHit()), c.gpus(),
 					markdown.Code(Quote(c.Row.Server.Command)), c.Artifacts.markdown()})
@@ -60,7 +60,11 @@ func (v View) bestByFramework(b *strings.Builder) {
 }
 
 func (v View) crossFramework(b *strings.Builder) {
-	b.WriteString("## Cross-Framework Best Comparison\n\nOnly equal cells are compared; the rank counts within a cell.\n\n")
+	title := "Cross-Framework Best Comparison"
+	if v.lane() {
+		title = "Lane " + markdown.Code(v.Workload.Lane) + ", beside the common comparison"
+	}
+	b.WriteString("## " + title + "\n\nOnly equal cells are compared; the rank counts within a cell.\n\n")
 	g := markdown.Table{First: 6, Right: 8, Head: []string{"Scenario", "Concurrency", "Rank", "Framework", "Candidate", "SLA", "Req/s", "Output tok/s", "P50 TTFT ms", "P50 TPOT ms",
 		"Accept len", "Pre-scheduler ms", "Cache hit", "GPUs", "Server command"}}
 	for _, s := range v.Scenarios {
@@ -70,7 +74,7 @@ func (v View) crossFramework(b *strings.Builder) {
 					continue
 				}
 				for _, c := range s.with(p.Row) {
-					g.Rows = append(g.Rows, []string{markdown.Text(s.Name), concurrency(c.Row.Workload), strconv.Itoa(p.Rank), markdown.Code(c.Framework), markdown.Code(c.Candidate), v.sla(c),
+					g.Rows = append(g.Rows, []string{markdown.Text(s.Name), Concurrency(c.Row.Workload), strconv.Itoa(p.Rank), markdown.Code(c.Framework), markdown.Code(c.Candidate), v.sla(c),
 						c.paper("request_throughput"), c.paper("output_throughput"), c.paper("ttft/send:p50"), c.paper("tpot/excl-first:p50"),
 						optional(c.AcceptLength()), missing, optional(c.CacheHit()), c.gpus(), markdown.Code(Quote(c.Row.Server.Command))})
 				}
@@ -94,7 +98,7 @@ func (v View) failing(b *strings.Builder) {
 			if verdict.Passed {
 				continue
 			}
-			g.Rows = append(g.Rows, []string{markdown.Code(c.Framework), markdown.Code(c.Candidate), markdown.Text(s.Name), concurrency(c.Row.Workload),
+			g.Rows = append(g.Rows, []string{markdown.Code(c.Framework), markdown.Code(c.Candidate), markdown.Text(s.Name), Concurrency(c.Row.Workload),
 				v.status(c), "fail", markdown.Text(strings.Join(verdict.Reasons, "; "))})
 		}
 	}
@@ -203,7 +207,7 @@ func (v View) WinningCommands() []byte {
 				b.WriteString("No candidate passes the SLA.\n\n")
 			}
 			for _, c := range best {
-				fmt.Fprintf(&b, "Candidate %s, concurrency %s, row `%s`%s.\n\n", markdown.Code(c.Candidate), concurrency(c.Row.Workload), c.Digest.Short(), v.label(c))
+				fmt.Fprintf(&b, "Candidate %s, concurrency %s, row `%s`%s.\n\n", markdown.Code(c.Candidate), Concurrency(c.Row.Workload), c.Digest.Short(), v.label(c))
 				v.commands(&b, c)
 			}
 		}
@@ -313,7 +317,7 @@ func (v View) scenarios(b *strings.Builder) {
 	for _, s := range v.Scenarios {
 		var digests []string
 		for _, c := range s.Ranking.Cells {
-			digests = append(digests, concurrency(c.Workload)+": "+markdown.Code(c.Workload.Dataset))
+			digests = append(digests, Concurrency(c.Workload)+": "+markdown.Code(c.Workload.Dataset))
 		}
 		sets := missing
 		if digests != nil {

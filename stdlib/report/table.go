@@ -21,7 +21,7 @@ var terminal = []struct {
 	of    func(v View, s Scenario, p winners.Place, c Cell) string
 }{
 	{"Scenario", false, 0, func(_ View, s Scenario, _ winners.Place, _ Cell) string { return s.Name }},
-	{"Conc.", true, 0, func(_ View, _ Scenario, _ winners.Place, c Cell) string { return concurrency(c.Row.Workload) }},
+	{"Conc.", true, 0, func(_ View, _ Scenario, _ winners.Place, c Cell) string { return Concurrency(c.Row.Workload) }},
 	{"#", true, 0, func(_ View, _ Scenario, p winners.Place, _ Cell) string { return rank(p.Rank) }},
 	{"Framework", false, 0, func(_ View, _ Scenario, _ winners.Place, c Cell) string { return c.Framework }},
 	{candidate, false, 0, func(_ View, _ Scenario, _ winners.Place, c Cell) string { return c.Candidate }},
@@ -55,7 +55,7 @@ func (v View) Table(width int) string {
 	}
 	b.WriteString(out)
 	for _, s := range v.Scenarios {
-		fmt.Fprintf(&b, "%s: %s\n", s.Name, v.winner(s))
+		fmt.Fprintf(&b, "%s: %s\n", s.Name, v.Winner(s))
 	}
 	return b.String()
 }
@@ -187,15 +187,18 @@ func rank(n int) string {
 	return strconv.Itoa(n)
 }
 
-// winner says who won a scenario and where the target stands.
-func (v View) winner(s Scenario) string {
+// Winner says who won a scenario and where the target stands.
+func (v View) Winner(s Scenario) string {
 	if s.Ranking.Best == nil {
+		if v.lane() {
+			return "lane " + v.Workload.Lane + ": a table of its own, without a winner"
+		}
 		return "no row passes the SLA"
 	}
 	var who []string
 	for _, d := range s.Ranking.Best {
 		for _, c := range s.with(d) {
-			if name := fmt.Sprintf("%s (%s, concurrency %s)", c.Framework, c.Candidate, concurrency(c.Row.Workload)); !slices.Contains(who, name) {
+			if name := fmt.Sprintf("%s (%s, concurrency %s)", c.Framework, c.Candidate, Concurrency(c.Row.Workload)); !slices.Contains(who, name) {
 				who = append(who, name)
 			}
 		}

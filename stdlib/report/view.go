@@ -175,6 +175,9 @@ func (v View) status(c Cell) string {
 	return s
 }
 
+// lane reports whether this is a lane beside the main one (R073).
+func (v View) lane() bool { return v.Workload.Lane != "" && v.Workload.Lane != "main" }
+
 func (v View) target() string {
 	for _, s := range v.Sides {
 		if s.Target {
@@ -233,8 +236,8 @@ func (s Scenario) Ordered(sla winners.SLA) []Cell {
 	return out
 }
 
-// concurrency names a cell of a scenario.
-func concurrency(w result.Workload) string {
+// Concurrency names a cell of a scenario.
+func Concurrency(w result.Workload) string {
 	s := "unlimited"
 	if w.Concurrency != nil {
 		s = strconv.Itoa(*w.Concurrency)

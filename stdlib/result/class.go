@@ -34,6 +34,7 @@ const (
 	NoHelp          Class = "no_help"
 	NoResult        Class = "no_result"
 	NoCounters      Class = "no_counters"
+	Busy            Class = "busy"
 	HostUnfit       Class = "host_unfit"
 	NoWeights       Class = "no_weights"
 )
@@ -77,6 +78,7 @@ var Classes = []ClassRow{
 	{WrongModel, Failed, 0, true, false, "the server serves another model"},
 	{ClientLimited, Failed, 1, false, true, "the client could not keep up: no number"},
 	{Throttled, Failed, 1, false, true, "the hardware throttled: no number"},
+	{Busy, Failed, 1, false, true, "others used the server or its GPUs: nothing was measured"},
 	{RateNotReached, Failed, 0, false, true, "the asked request rate was not reached"},
 	{CacheUnequal, Failed, 0, false, true, "cached shares of compared rows differ"},
 	{Saturated, Failed, 0, true, false, "the queue grew without bound"},

@@ -82,6 +82,7 @@ type Workload struct {
 	Concurrency *int     `json:"max_concurrency,omitempty"`
 	Endpoint    string   `json:"endpoint"` // /v1/completions
 	Smoke       bool     `json:"smoke,omitempty"`
+	Lane        string   `json:"lane,omitempty"` // "" is the main one
 }
 
 // Requests counts requests by outcome; Failures lists classes of failed ones
@@ -138,7 +139,8 @@ type Facts struct {
 	SendLagP99    *float64 `json:"send_lag_p99_s,omitempty"`
 	PricePerHour  *float64 `json:"price_per_hour,omitempty"`
 	EnergyJoules  *float64 `json:"energy_j,omitempty"`
-	Throttled     *float64 `json:"throttled_share,omitempty"`
+	Throttled     *float64 `json:"throttled_share,omitempty"` // of busy GPU samples
+	PowerCapped   *float64 `json:"power_cap_share,omitempty"` // of busy GPU samples
 }
 
 // Times are when the cell ran; Seconds is the measured span, monotonic, from

@@ -1,6 +1,7 @@
 package winners
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/sotabuild/sotabuild/engine/key"
@@ -23,6 +24,9 @@ type Ranking struct {
 type Contest struct {
 	Workload result.Workload `json:"workload"`
 	Places   []Place         `json:"places"` // best first, ties in the order of digests
+	// CacheNotShown says that some places expose their cached share and others
+	// do not, so that it is not shown that the caches were alike.
+	CacheNotShown bool `json:"cache_not_shown,omitempty"`
 	Gap
 }
 
@@ -31,6 +35,9 @@ type Contest struct {
 // request throughput.
 type Place struct {
 	Rank int `json:"rank,omitempty"`
+	// Near says that the row is within the noise threshold of the cell's best:
+	// one run of each does not tell them apart (R122).
+	Near bool `json:"near,omitempty"`
 	Judged
 }
 
@@ -49,11 +56,18 @@ type SelectionInput struct {
 	Selection Selection
 }
 
+// Rules are how selections are compared. The zero value compares strictly.
+type Rules struct {
+	CachedShare *float64 `key:"cached_share"` // as in SLA
+	Noise       float64  `key:"noise"`        // share of request throughput within which rows are near each other
+}
+
 // Rank compares the selections of all frameworks of one scenario; target is the
 // digest of the one whose gap is asked for. A framework is in a cell only if it
 // has a row there, passing or not. A target that is not among the selections is
-// a bug of the caller and panics.
-func Rank(target key.Digest, frameworks []SelectionInput) Ranking {
+// a bug of the caller and panics. A lane beside the main one has contests and no
+// winner (R073).
+func Rank(target key.Digest, frameworks []SelectionInput, rules Rules) Ranking {
 	if !slices.ContainsFunc(frameworks, func(s SelectionInput) bool { return s.Digest == target }) {
 		panic("winners: the target is not among the selections")
 	}
@@ -72,7 +86,7 @@ func Rank(target key.Digest, frameworks []SelectionInput) Ranking {
 			}
 			head := first(c.Rows)
 			if s.Digest == target {
-				own[n] = head
+				own[n] = slices.Clone(head)
 			}
 			for _, j := range head {
 				contests[n].add(j)
@@ -81,7 +95,7 @@ func Rank(target key.Digest, frameworks []SelectionInput) Ranking {
 	}
 	var all []Judged
 	for n := range contests {
-		contests[n].finish(own[n])
+		contests[n].finish(own[n], rules)
 		for _, p := range contests[n].Places {
 			all = append(all, p.Judged)
 		}
@@ -89,6 +103,10 @@ func Rank(target key.Digest, frameworks []SelectionInput) Ranking {
 	slices.SortFunc(contests, func(a, b Contest) int { return cellOrder(a.Workload, b.Workload) })
 	r.Cells, r.Best = contests, best(all)
 	r.Gap = Gap{None: "no row of the scenario passes the SLA"}
+	if i := slices.IndexFunc(contests, func(c Contest) bool { return c.Workload.Lane != "" }); i >= 0 {
+		r.Best = nil
+		r.Gap = Gap{None: fmt.Sprintf("the lane %q has a table of its own and no winner", contests[i].Workload.Lane)}
+	}
 	if r.Best != nil {
 		n := slices.IndexFunc(contests, func(c Contest) bool {
 			return slices.ContainsFunc(c.Places, func(p Place) bool { return slices.Contains(r.Best, p.Row) })
@@ -106,7 +124,14 @@ func (c *Contest) add(j Judged) {
 	}
 }
 
-func (c *Contest) finish(target []Judged) {
+func (c *Contest) finish(target []Judged, rules Rules) {
+	equalCaches(pointers(c.Places, func(p *Place) *Judged { return &p.Judged }), rules.CachedShare)
+	for i, t := range target {
+		if n := slices.IndexFunc(c.Places, func(p Place) bool { return p.Row == t.Row }); n >= 0 {
+			target[i] = c.Places[n].Judged
+		}
+	}
+	c.CacheNotShown = unknownCaches(c.Places)
 	slices.SortFunc(c.Places, func(a, b Place) int { return ordered(a.Judged, b.Judged) })
 	rank := 0
 	for i := range c.Places {
@@ -118,6 +143,8 @@ func (c *Contest) finish(target []Judged) {
 			rank++
 		}
 		p.Rank = rank
+		top := *c.Places[0].Score.RequestThroughput
+		p.Near = i > 0 && rules.Noise > 0 && top-*p.Score.RequestThroughput <= rules.Noise*top
 	}
 	c.Gap = gap(c.Places, target)
 }

@@ -50,6 +50,7 @@ func Select(rows []Input, sla SLA) Selection {
 	slices.SortFunc(s.Cells, func(a, b Cell) int { return cellOrder(a.Workload, b.Workload) })
 	var all []Judged
 	for _, c := range s.Cells {
+		equalCaches(pointers(c.Rows, func(j *Judged) *Judged { return j }), sla.CachedShare)
 		slices.SortFunc(c.Rows, ordered)
 		all = append(all, c.Rows...)
 	}
@@ -85,4 +86,12 @@ func first(rows []Judged) []Judged {
 		}
 	}
 	return rows
+}
+
+func pointers[T any](rows []T, of func(*T) *Judged) []*Judged {
+	var out []*Judged
+	for i := range rows {
+		out = append(out, of(&rows[i]))
+	}
+	return out
 }

@@ -36,6 +36,9 @@ type SLA struct {
 	MaxP50TPOT *float64 `key:"max_p50_tpot_s" json:"max_p50_tpot_s,omitempty"`
 	MaxP50E2E  *float64 `key:"max_p50_e2e_s" json:"max_p50_e2e_s,omitempty"`
 	MinSuccess float64  `key:"min_success_rate" json:"min_success_rate"` // share of all requests of the cell
+	// CachedShare is by how much the cached shares of compared rows may differ;
+	// nil compares without looking at them.
+	CachedShare *float64 `key:"cached_share" json:"cached_share,omitempty"`
 }
 
 // Input is a row and the digest of its bytes.
@@ -53,13 +56,13 @@ type Verdict struct {
 
 // Judge holds a row against the SLA. A row that is not ok does not pass, and
 // its own words are the reason. Requests that were never sent count as not
-// successful.
+// successful; those that the client left as planned count as neither.
 func Judge(row *result.Row, sla SLA) Verdict {
 	if row.Status != result.OK {
 		return Verdict{Reasons: []string{words(row)}}
 	}
 	var v Verdict
-	all := max(row.Workload.NumPrompts, row.Requests.OK+row.Requests.Failed)
+	all := max(row.Workload.NumPrompts-row.Requests.Cancelled, row.Requests.OK+row.Requests.Failed)
 	if share := float64(row.Requests.OK) / float64(max(all, 1)); share < sla.MinSuccess {
 		v.Reasons = append(v.Reasons, fmt.Sprintf("success rate %s (%d of %d) is below %s",
 			short(share), row.Requests.OK, all, short(sla.MinSuccess)))
@@ -108,7 +111,8 @@ type Score struct {
 	OutputThroughput  *float64 `json:"output_throughput,omitempty"`  // token/s
 	TTFT              *float64 `json:"p50_ttft_s,omitempty"`
 	TPOT              *float64 `json:"p50_tpot_s,omitempty"`
-	GPUs              *int     `json:"gpu_count,omitempty"` // nil on a CPU
+	GPUs              *int     `json:"gpu_count,omitempty"`    // nil on a CPU
+	Cached            *float64 `json:"cached_share,omitempty"` // nil: not exposed
 }
 
 func score(row *result.Row) Score {
@@ -122,6 +126,9 @@ func score(row *result.Row) Score {
 	s := Score{
 		RequestThroughput: get("request_throughput"), OutputThroughput: get("output_throughput"),
 		TTFT: get("ttft/send:p50"), TPOT: get("tpot/excl-first:p50"),
+	}
+	if c := row.Facts.CacheHitShare; c != nil && row.Status == result.OK {
+		s.Cached = c
 	}
 	if n := row.Subject.Hardware.GPUCount; n > 0 {
 		s.GPUs = &n

@@ -69,7 +69,7 @@ func against(target Selection, rivals ...Selection) Ranking {
 		in = append(in, SelectionInput{key.Sum([]byte{byte(i)}), r})
 	}
 	rand.Shuffle(len(in), func(i, j int) { in[i], in[j] = in[j], in[i] })
-	return Rank(key.Sum([]byte("target")), in)
+	return Rank(key.Sum([]byte("target")), in, Rules{})
 }
 
 func TestJudge(t *testing.T) {

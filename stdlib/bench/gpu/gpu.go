@@ -17,10 +17,15 @@ import (
 	"time"
 )
 
-// Command is what samples all GPUs twice a second until it is ended.
-func Command() []string {
-	return []string{"nvidia-smi", "--query-gpu=timestamp,index,power.draw,clocks.current.sm,clocks.current.memory,temperature.gpu,utilization.gpu,memory.used,clocks_event_reasons.active",
+// Command is what samples these GPUs, by id or UUID, twice a second until it is
+// ended; no ids are all GPUs.
+func Command(ids ...string) []string {
+	argv := []string{"nvidia-smi", "--query-gpu=timestamp,index,power.draw,clocks.current.sm,clocks.current.memory,temperature.gpu,utilization.gpu,memory.used,clocks_event_reasons.active",
 		"--format=csv", "--loop-ms=500"}
+	if len(ids) > 0 {
+		argv = append(argv, "--id="+strings.Join(ids, ","))
+	}
+	return argv
 }
 
 // Sample is one line: one GPU at one time. Nil was "[N/A]".
@@ -139,8 +144,8 @@ type Summary struct {
 // not known.
 const maxGap = 2 * time.Second
 
-// busyFrom is the utilisation from which a sample is a busy one.
-const busyFrom = 0.1
+// BusyFrom is the utilisation from which a sample is a busy one.
+const BusyFrom = 0.1
 
 // Summarize judges the samples in [from, to].
 func Summarize(samples []Sample, from, to time.Time) Summary {
@@ -189,7 +194,7 @@ func Summarize(samples []Sample, from, to time.Time) Summary {
 	return out
 }
 
-func busy(s Sample) bool { return s.Busy != nil && *s.Busy >= busyFrom }
+func busy(s Sample) bool { return s.Busy != nil && *s.Busy >= BusyFrom }
 
 // share is the part of the busy samples that know it and are it; nil without
 // one.

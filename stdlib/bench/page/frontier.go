@@ -1,10 +1,8 @@
 package page
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
-	"html/template"
 	"math"
 	"slices"
 
@@ -44,82 +42,88 @@ func Frontier(points []Point) []bool {
 	return out
 }
 
-// FrontierSVG draws all points with the frontier through the undominated ones.
-func FrontierSVG(points []Point) template.HTML {
-	if len(points) == 0 {
-		return ""
-	}
+// frontier draws all points, those that no other dominates joined by a line.
+func frontier(points []Point) Figure {
+	f := Figure{Title: "Throughput of a GPU against speed of a user", Unit: "tok/s for each user", Y: "tok/s for each GPU",
+		Note:   "Points on the line are not dominated by any other.",
+		Series: []Series{{Label: "on the frontier", Form: "joined"}, {Label: "dominated", Form: "points"}}}
 	on := Frontier(points)
-	x1, y1 := 0., 0.
-	for _, p := range points {
-		x1, y1 = math.Max(x1, p.PerUser), math.Max(y1, p.PerGPU)
+	order := make([]int, len(points))
+	for i := range order {
+		order[i] = i
 	}
-	x := func(p Point) float64 { return left + p.PerUser/math.Max(x1, 1e-9)*(width-left-20) }
-	y := func(p Point) float64 { return height - bottom - p.PerGPU/math.Max(y1, 1e-9)*(height-bottom-16) }
-	var c canvas
-	var line []Point
-	for i, p := range points {
-		colour := "#999"
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(points[a].PerUser, points[b].PerUser) })
+	for _, i := range order {
+		p := points[i]
+		f.X, f.Names = append(f.X, number(p.PerUser)), append(f.Names, p.Name)
+		v := [2]*number{nil, some(p.PerGPU)}
 		if on[i] {
-			colour = "#3b7dd8"
-			line = append(line, p)
+			v[0], v[1] = v[1], nil
 		}
-		c.add(`<circle cx="%.1f" cy="%.1f" r="4" fill="%s"><title>%s: %.4g tok/s a GPU, %.4g a user</title></circle>`,
-			x(p), y(p), colour, template.HTMLEscapeString(p.Name), p.PerGPU, p.PerUser)
+		for n := range v {
+			f.Series[n].Values = append(f.Series[n].Values, v[n])
+		}
 	}
-	slices.SortFunc(line, func(a, b Point) int { return cmp.Compare(a.PerUser, b.PerUser) })
-	c.add(`<polyline fill="none" stroke="#3b7dd8" points="`)
-	for _, p := range line {
-		c.add("%.1f,%.1f ", x(p), y(p))
-	}
-	c.add(`"/><text x="%.1f" y="14" text-anchor="end">%.4g</text>`, left-6, y1)
-	c.axis(0, x1, height)
-	return c.done(height)
+	return f
 }
 
-var overview = template.Must(template.New("frontier").Parse(`<!doctype html>
-<html lang="en"><meta charset="utf-8"><title>Frontier</title>
-<style>body{font:15px/1.5 system-ui,sans-serif;max-width:62rem;margin:2rem auto;padding:0 1rem}svg{width:100%;height:auto}td,th{padding:.15rem .8rem;text-align:left}</style>
-<h1>Throughput of a GPU against speed of a user</h1>
-{{.SVG}}
-<p>Output tokens/s for each GPU (up) and tokens/s for each user (right). Blue points are not dominated by any other.</p>
-<table><tr><th>Run<th>tok/s a GPU<th>tok/s a user<th></tr>
-{{range .Rows}}<tr><td>{{.Name}}<td>{{.GPU}}<td>{{.User}}<td>{{.Note}}</tr>
-{{end}}</table></html>
-`))
+// entry is one line of the table beside a frontier.
+type entry struct{ Name, Rank, GPU, User, TTFT, TPOT, Note string }
 
-// Overview is a page of many runs with their frontier. A run without both
-// numbers stands in the table with its reason, and in no picture. Without GPUs
-// the whole machine counts as one.
-func Overview(names []string, rows []result.Row) []byte {
-	type entry struct{ Name, GPU, User, Note string }
+// table is what stands beside a frontier.
+type table struct {
+	Of   string
+	Rows []entry
+}
+
+// compare makes the frontier of rows and the table beside it. A row without
+// both numbers stands in the table with its reason, and in no picture. Without
+// GPUs the whole machine counts as one. notes and ranks may be nil.
+func compare(of string, names, ranks []string, rows []result.Row) (table, []Figure) {
+	t := table{Of: of}
 	var points []Point
-	var table []entry
 	var at []int // of each point in the table
 	for i, r := range rows {
+		e := entry{Name: names[i]}
+		if ranks != nil {
+			e.Rank = ranks[i]
+		}
+		ms := func(id string) string {
+			if v, ok := r.Metric(id); ok {
+				return fmt.Sprintf("%.2f", v*1e3)
+			}
+			return ""
+		}
+		e.TTFT, e.TPOT = ms("ttft/send:p50"), ms("tpot/excl-first:p50")
 		all, ok := r.Metric("output_throughput")
 		user, has := r.Metric("user_speed:p50")
-		if !ok || !has {
-			note := fmt.Sprintf("%s %s", r.Class, r.Reason)
-			if r.Status == result.OK {
-				note = "no speed of a user: no request has two tokens at two times"
-			}
-			table = append(table, entry{Name: names[i], Note: note})
-			continue
+		switch {
+		case r.Status != result.OK:
+			e.Note = fmt.Sprintf("%s: %s", r.Class, r.Reason)
+		case !ok || !has:
+			e.Note = "no speed of a user: no request has two tokens at two times"
+		default:
+			p := Point{names[i], all / float64(max(1, r.Subject.Hardware.GPUCount)), user}
+			at = append(at, len(t.Rows))
+			points = append(points, p)
+			e.GPU, e.User = fmt.Sprintf("%.1f", p.PerGPU), fmt.Sprintf("%.1f", p.PerUser)
 		}
-		p := Point{names[i], all / float64(max(1, r.Subject.Hardware.GPUCount)), user}
-		at = append(at, len(table))
-		points = append(points, p)
-		table = append(table, entry{Name: names[i], GPU: fmt.Sprintf("%.1f", p.PerGPU), User: fmt.Sprintf("%.1f", p.PerUser)})
+		t.Rows = append(t.Rows, e)
 	}
 	for i, on := range Frontier(points) {
+		t.Rows[at[i]].Note = "dominated"
 		if on {
-			table[at[i]].Note = "on the frontier"
+			t.Rows[at[i]].Note = "on the frontier"
 		}
 	}
-	var b bytes.Buffer
-	if err := overview.Execute(&b, map[string]any{"SVG": FrontierSVG(points), "Rows": table}); err != nil {
-		panic(fmt.Sprintf("page: the overview does not fit its data: %v", err))
+	if len(points) == 0 {
+		return t, nil
 	}
-	return b.Bytes()
+	return t, []Figure{frontier(points)}
+}
+
+// Overview is a page of many runs with their frontier.
+func Overview(names []string, rows []result.Row) []byte {
+	t, figures := compare("Run", names, nil, rows)
+	return render("overview", "Runs", map[string]any{"Points": t, "Figures": figures})
 }

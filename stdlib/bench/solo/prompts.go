@@ -3,7 +3,6 @@ package solo
 import (
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"slices"
 
@@ -101,17 +100,8 @@ func (o Options) prompts(count dataset.Count) ([]dataset.Prompt, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c := o.Set.Cancel; c[0] > 0 {
-		if out, err = dataset.Cancel(c[0], c[1], out); err != nil {
-			return nil, err
-		}
-	}
-	out = dataset.Adapters(o.Set.Adapters, out)
-	warm := o.warm(out)
-	if slices.ContainsFunc(out, func(p dataset.Prompt) bool { return p.InputLen > 0 }) {
-		return append(warm, out...), nil
-	}
-	return append(dataset.Nonce(o.Set.Ids, run+" warm-up", warm), dataset.Nonce(o.Set.Ids, run, out)...), nil
+	extras := dataset.Extras{Adapters: o.Set.Adapters, Cancel: o.Set.Cancel[0], CancelAfter: o.Set.Cancel[1]}
+	return extras.Finish(o.Set.Ids, run, o.Load.Warmup, out)
 }
 
 // fixed is the set as it is, the same in every run, with its digest.
@@ -141,33 +131,15 @@ func (o Options) made(count dataset.Count) ([]dataset.Prompt, error) {
 	return k.make(o, f, count)
 }
 
-// warm makes warm-up prompts from the first measured ones.
-func (o Options) warm(from []dataset.Prompt) (out []dataset.Prompt) {
-	for i := range o.Load.Warmup {
-		p := from[i%len(from)]
-		p.Warmup, p.Turn, p.At, p.Cancel = true, dataset.Turn{}, nil, 0
-		if p.InputLen > 0 {
-			p.Text, p.InputLen = fmt.Sprintf("warm-up %d: %s", i, p.Text), 0
-		}
-		out = append(out, p)
-	}
-	return out
-}
-
 func random(o Options, r io.Reader, count dataset.Count) ([]dataset.Prompt, error) {
 	if o.API == bench.Chat {
 		return text(o, r, count)
 	}
-	return dataset.Mixture(o.Set.Ids, []dataset.Shape{{Weight: 1, In: o.Set.around(o.Set.In), Out: o.Set.around(o.Set.Out)}}, o.Set.Prompts)
-}
-
-func (s Set) around(n int) [2]int {
-	by := int(math.Floor(s.Spread * float64(n)))
-	return [2]int{max(1, n-by), n + by}
+	return dataset.Mixture(o.Set.Ids, []dataset.Shape{{Weight: 1, In: dataset.Around(o.Set.In, o.Set.Spread), Out: dataset.Around(o.Set.Out, o.Set.Spread)}}, o.Set.Prompts)
 }
 
 func text(o Options, _ io.Reader, count dataset.Count) ([]dataset.Prompt, error) {
-	shapes, err := dataset.Mixture(o.Set.Ids, []dataset.Shape{{Weight: 1, In: o.Set.around(o.Set.In), Out: o.Set.around(o.Set.Out)}}, o.Set.Prompts)
+	shapes, err := dataset.Mixture(o.Set.Ids, []dataset.Shape{{Weight: 1, In: dataset.Around(o.Set.In, o.Set.Spread), Out: dataset.Around(o.Set.Out, o.Set.Spread)}}, o.Set.Prompts)
 	if err != nil {
 		return nil, err
 	}

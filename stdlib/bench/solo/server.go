@@ -4,17 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"os/exec"
-	"syscall"
 	"time"
 
 	"github.com/sotabuild/sotabuild/stdlib/bench"
-	"github.com/sotabuild/sotabuild/stdlib/bench/gpu"
-	"github.com/sotabuild/sotabuild/stdlib/bench/scrape"
 	"github.com/sotabuild/sotabuild/stdlib/bench/wire"
 	"github.com/sotabuild/sotabuild/stdlib/dataset"
 )
@@ -116,78 +111,4 @@ func (s *server) count(ctx context.Context) dataset.Count {
 		}
 		return int(a.Usage.Input), nil
 	}
-}
-
-// page reads the server's metrics; not ok where it does not expose any.
-func (s *server) page(ctx context.Context, path string) (scrape.Page, bool) {
-	if path == "" {
-		return scrape.Page{}, false
-	}
-	status, b, err := s.do(ctx, http.MethodGet, path, nil)
-	if err != nil || status != http.StatusOK {
-		return scrape.Page{}, false
-	}
-	p, err := scrape.Parse(string(b))
-	return p, err == nil
-}
-
-// quiet refuses a server that works for somebody else, and busy GPUs.
-func (o Options) quiet(ctx context.Context, s *server) error {
-	if o.Server.Busy {
-		return nil
-	}
-	if p, ok := s.page(ctx, o.Server.Metrics); ok {
-		running, known := p.Value(scrape.Running)
-		waiting, _ := p.Value(scrape.Waiting)
-		if known && running+waiting > 0 {
-			return fmt.Errorf("the server has %.0f requests running and %.0f waiting that are not ours; wait, or give --allow-busy", running, waiting)
-		}
-	}
-	if !o.Server.GPU {
-		return nil
-	}
-	stop, err := sampleGPUs(ctx)
-	if err != nil {
-		return err
-	}
-	select {
-	case <-time.After(1200 * time.Millisecond):
-	case <-ctx.Done():
-	}
-	all, err := stop()
-	if err != nil {
-		return err
-	}
-	for _, g := range all {
-		if g.Busy != nil && *g.Busy > .1 {
-			return fmt.Errorf("GPU %d is %.0f %% busy before anything was sent; wait, or give --allow-busy", g.GPU, *g.Busy*100)
-		}
-	}
-	return nil
-}
-
-// sampleGPUs starts nvidia-smi; the returned function ends it and reads what it
-// said.
-func sampleGPUs(ctx context.Context) (stop func() ([]gpu.Sample, error), err error) {
-	argv := gpu.Command()
-	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	var out bytes.Buffer
-	cmd.Stdout = &out
-	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("sampling the GPUs: %w; leave out --gpu where there are none", err)
-	}
-	return func() ([]gpu.Sample, error) {
-		err := cmd.Process.Signal(syscall.SIGTERM)
-		var ended *exec.ExitError
-		if w := cmd.Wait(); w != nil && !errors.As(w, &ended) {
-			err = errors.Join(err, w)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("sampling the GPUs: %w", err)
-		}
-		// The last line may be cut by the signal.
-		text := out.Bytes()
-		return gpu.Read(bytes.NewReader(text[:bytes.LastIndexByte(text, '\n')+1]))
-	}, nil
 }

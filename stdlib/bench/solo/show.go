@@ -1,7 +1,6 @@
 package solo
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -17,18 +16,14 @@ import (
 // Write writes the report's files, the run in vLLM's form for scripts that read
 // it, what the server and the GPUs said, and the page for people.
 func (out Outcome) Write(dir string) error {
-	if err := out.Report.Write(dir); err != nil {
+	if err := out.Outcome.Write(dir); err != nil {
 		return err
 	}
 	theirs, err := imports.VLLM(out.Row)
 	if err != nil {
 		return err
 	}
-	looks, err := json.MarshalIndent(map[string]any{"server": out.View, "gpu": out.GPU}, "", "  ")
-	if err != nil {
-		return fmt.Errorf("encoding what was looked at: %w", err)
-	}
-	for name, b := range map[string][]byte{"vllm.json": theirs, "server.json": append(looks, '\n'), "report.html": page.Run{Row: out.Row, Requests: out.Requests, Parts: out.Parts}.HTML()} {
+	for name, b := range map[string][]byte{"vllm.json": theirs, "report.html": page.Run{Row: out.Row, Requests: out.Requests, Parts: out.Parts}.HTML()} {
 		if err := os.WriteFile(filepath.Join(dir, name), b, 0o644); err != nil {
 			return fmt.Errorf("writing result: %w", err)
 		}
@@ -66,7 +61,7 @@ func (out Outcome) Table() string {
 	if s := r.Facts.CacheHitShare; s != nil {
 		fmt.Fprintf(&b, "  %-26s %12.3f\n", "Cached share of prompts", *s)
 	}
-	if v := out.View; v != nil && v.OverTTFT != nil {
+	if v := out.Server; v != nil && v.OverTTFT != nil {
 		fmt.Fprintf(&b, "  %-26s %12.3f ms\n", "TTFT over the server's own", *v.OverTTFT*1e3)
 	}
 	for _, p := range out.Parts {

@@ -19,8 +19,7 @@ import (
 	"time"
 
 	"github.com/sotabuild/sotabuild/stdlib/bench"
-	"github.com/sotabuild/sotabuild/stdlib/bench/gpu"
-	"github.com/sotabuild/sotabuild/stdlib/bench/scrape"
+	"github.com/sotabuild/sotabuild/stdlib/bench/observe"
 	"github.com/sotabuild/sotabuild/stdlib/dataset"
 	"github.com/sotabuild/sotabuild/stdlib/result"
 )
@@ -39,15 +38,7 @@ type Options struct {
 	Headers map[string]string
 	Out     string // folder; "" writes nothing
 	Run     string // names this run's nonce; "" is the time
-	Server  Looks
-}
-
-// Looks are what is looked at beside the requests.
-type Looks struct {
-	Metrics string  // path of the server's metrics; "" does not look
-	GPU     bool    // sample the GPUs of this machine
-	Busy    bool    // measure though others use the server or its GPUs
-	Price   float64 // of all GPUs for an hour; 0 is not given
+	Look    bench.Look
 }
 
 // Set is which prompts.
@@ -69,10 +60,8 @@ type Set struct {
 
 // Outcome is what came of it.
 type Outcome struct {
-	bench.Report
-	Dataset string       // digest
-	View    *scrape.View // nil: not exposed
-	GPU     *gpu.Summary // nil: not sampled
+	observe.Outcome
+	Dataset string // digest
 	Spec    bench.Spec
 }
 
@@ -94,9 +83,6 @@ func Run(ctx context.Context, host bench.Host, o Options) (Outcome, error) {
 	if err != nil {
 		return out, err
 	}
-	if err := o.quiet(ctx, srv); err != nil {
-		return out, err
-	}
 	prompts, err := o.prompts(srv.count(ctx))
 	if err != nil {
 		return out, err
@@ -110,121 +96,29 @@ func Run(ctx context.Context, host bench.Host, o Options) (Outcome, error) {
 	if err := os.WriteFile(path, file, 0o644); err != nil {
 		return out, fmt.Errorf("writing prompts: %w", err)
 	}
+	o.Look.Random = o.Set.random()
 	out.Spec = bench.Spec{Version: bench.SpecVersion, URL: o.URL, Path: o.Path, API: o.API, Model: o.Model, Models: srv.models,
-		Prompts: path, Load: o.Load, Rules: o.Rules, Body: o.Body, Headers: o.Headers, Out: o.Out}
-	if err := out.measure(ctx, host, o, srv, prompts); err != nil {
+		Prompts: path, Load: o.Load, Rules: o.Rules, Body: o.Body, Headers: o.Headers, Out: o.Out, Look: o.Look}
+	if out.Outcome, err = observe.Run(ctx, host, out.Spec); err != nil {
+		var busy *observe.BusyError
+		if errors.As(err, &busy) {
+			err = fmt.Errorf("%w; wait, or give --allow-busy", err)
+		}
 		return out, err
+	}
+	row := &out.Row
+	row.Workload = o.workload(prompts, out.Dataset)
+	row.Subject.Model = o.Model
+	row.Subject.Hardware.Cores = runtime.NumCPU()
+	if row.Status == result.OK {
+		if err := row.Validate(); err != nil {
+			return out, fmt.Errorf("a bug of this program, please report it: %w", err)
+		}
 	}
 	if o.Out == "" {
 		return out, nil
 	}
 	return out, out.Write(o.Out)
-}
-
-// measure runs the cell between two looks at the server's metrics, sampling
-// GPUs meanwhile, and joins what they say.
-func (out *Outcome) measure(ctx context.Context, host bench.Host, o Options, srv *server, prompts []dataset.Prompt) error {
-	before, exposed := srv.page(ctx, o.Server.Metrics)
-	var samples func() ([]gpu.Sample, error)
-	if o.Server.GPU {
-		var err error
-		if samples, err = sampleGPUs(ctx); err != nil {
-			return err
-		}
-	}
-	rep, err := host.Run(ctx, out.Spec)
-	var all []gpu.Sample
-	if samples != nil {
-		var failed error
-		if all, failed = samples(); failed != nil {
-			return errors.Join(err, failed)
-		}
-	}
-	if err != nil {
-		return err
-	}
-	out.Report = rep
-	row := &out.Row
-	row.Workload = o.workload(prompts, out.Dataset)
-	row.Subject.Model = o.Model
-	row.Subject.Hardware.Cores = runtime.NumCPU()
-	if after, ok := srv.page(ctx, o.Server.Metrics); ok && exposed {
-		var ttft *float64
-		if v, ok := row.Metric("ttft/send:mean"); ok {
-			ttft = &v
-		}
-		v := scrape.Between(before, after, ttft)
-		out.View = &v
-		out.fromServer(v, o)
-	}
-	if samples != nil {
-		from := row.Time.Started
-		s := gpu.Summarize(all, from, from.Add(time.Duration(row.Time.Seconds*1e9)))
-		out.GPU = &s
-		out.fromGPU(s, o)
-	}
-	if row.Status == result.OK {
-		if err := row.Validate(); err != nil {
-			return fmt.Errorf("a bug of this program, please report it: %w", err)
-		}
-	}
-	return nil
-}
-
-// fromServer takes over what the server counts. Speculation on random ids
-// accepts what no real text would: such a row must not win.
-func (out *Outcome) fromServer(v scrape.View, o Options) {
-	f := &out.Row.Facts
-	f.SpecAccept = v.AcceptLen
-	if f.CacheHitShare == nil {
-		f.CacheHitShare = v.CachedShare
-	}
-	if v.Speculated && out.Row.Status == result.OK && o.Set.random() {
-		out.Row.Fail(result.SpecUnrepresent, "the server speculates and the prompts are random: its acceptance says nothing of real text; use --dataset-name custom or sharegpt")
-	}
-}
-
-// maxThrottled is the share of busy samples above which a row has no number.
-const maxThrottled = 0.01
-
-func (out *Outcome) fromGPU(s gpu.Summary, o Options) {
-	row := &out.Row
-	row.Facts.EnergyJoules, row.Facts.Throttled = s.Joules, s.Throttled
-	row.Subject.Hardware.GPUCount = s.GPUs
-	if row.Status != result.OK {
-		return
-	}
-	if t := s.Throttled; t != nil && *t > maxThrottled {
-		row.Fail(result.Throttled, fmt.Sprintf("the GPUs throttled in %.1f %% of the busy samples, at most %.0f %% is allowed", *t*100, maxThrottled*100))
-		return
-	}
-	add := func(id string, value float64) {
-		d, _ := result.Define(id)
-		row.Metrics = append(row.Metrics, result.Metric{ID: id, Value: value, Unit: d.Unit, N: row.Requests.OK})
-	}
-	if v, ok := row.Metric("output_throughput"); ok && s.GPUs > 0 {
-		add("output_throughput_per_gpu", v/float64(s.GPUs))
-	}
-	if j, ok := s.PerToken(time.Duration(row.Time.Seconds*1e9), row.Requests.Output); ok {
-		add("energy_per_token", j)
-	}
-	if o.Server.Price > 0 && row.Requests.Output > 0 {
-		row.Facts.PricePerHour = &o.Server.Price
-		add("price_per_mtoken", o.Server.Price*row.Time.Seconds/3600/float64(row.Requests.Output)*1e6)
-	}
-	row.Metrics = ordered(row.Metrics)
-}
-
-// ordered puts metrics into the table's order.
-func ordered(in []result.Metric) (out []result.Metric) {
-	for _, d := range result.Definitions {
-		for _, m := range in {
-			if m.ID == d.ID {
-				out = append(out, m)
-			}
-		}
-	}
-	return out
 }
 
 func (o Options) workload(prompts []dataset.Prompt, digest string) result.Workload {

@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"github.com/sotabuild/sotabuild/stdlib/bench"
-	"github.com/sotabuild/sotabuild/stdlib/bench/gpu"
-	"github.com/sotabuild/sotabuild/stdlib/bench/scrape"
 	"github.com/sotabuild/sotabuild/stdlib/imports"
 	"github.com/sotabuild/sotabuild/stdlib/result"
 	"github.com/sotabuild/sotabuild/stdlib/simserve"
@@ -37,7 +35,7 @@ func sim(t *testing.T, c simserve.Config) string {
 // judged elsewhere.
 func options(url string) Options {
 	o := Options{URL: url, API: bench.Completions, Set: Set{Name: "random", Prompts: 10, In: 16, Out: 4},
-		Load: bench.Load{Arrival: bench.Inf, Warmup: 3}, Rules: bench.Rules{MinSuccess: 1, IgnoreEOS: true, MaxSendLag: time.Hour}, Server: Looks{Metrics: "/metrics"}}
+		Load: bench.Load{Arrival: bench.Inf, Warmup: 3}, Rules: bench.Rules{MinSuccess: 1, IgnoreEOS: true, MaxSendLag: time.Hour}, Look: bench.Look{Metrics: "/metrics"}}
 	o.Set.Ids.Lo = 100
 	return o
 }
@@ -62,8 +60,8 @@ func TestRunWritesWhatItFound(t *testing.T) {
 	if err != nil || again.Row.Facts.CacheHitShare == nil || *again.Row.Facts.CacheHitShare != 0 || again.Dataset == out.Dataset {
 		t.Errorf("second run: cached share %v, error %v", again.Row.Facts.CacheHitShare, err)
 	}
-	if v := out.View; v == nil || v.TTFTMean == nil || *v.TTFTMean < .005 || v.OverTTFT == nil || v.CachedShare == nil {
-		t.Errorf("the server's view is %+v", out.View)
+	if v := out.Server; v == nil || v.TTFTMean == nil || *v.TTFTMean < .005 || v.OverTTFT == nil || v.CachedShare == nil {
+		t.Errorf("the server's view is %+v", out.Server)
 	}
 	row, err := bench.ReadRow(filepath.Join(o.Out, bench.RowFile))
 	if err != nil || row.Workload.Dataset != again.Dataset || row.Validate() != nil {
@@ -163,33 +161,6 @@ func TestCompareRowsRefusesUnlikeOnes(t *testing.T) {
 	}
 	if _, err := CompareRows(a, []result.Row{{Class: result.Stalled}}, "output_throughput", stats.Standard(3)); err == nil || !strings.Contains(err.Error(), "stalled") {
 		t.Errorf("error %v", err)
-	}
-}
-
-// TestGPUsJudgeTheRow by hand: 700 W over 10 s for 1,000 tokens are 7 J each.
-func TestGPUsJudgeTheRow(t *testing.T) {
-	f := func(v float64) *float64 { return &v }
-	fresh := func() *Outcome {
-		r := result.Row{Status: result.OK, Requests: result.Requests{OK: 10, Output: 1000}, Time: result.Times{Seconds: 10},
-			Metrics: []result.Metric{{ID: "request_throughput", Value: 1, N: 10}, {ID: "output_throughput", Value: 100, N: 10}, {ID: "success_rate", Value: 1, N: 10}}}
-		return &Outcome{Report: bench.Report{Row: r}}
-	}
-	s := gpu.Summary{GPUs: 2, Joules: f(7000), Watts: f(700), Coverage: 1, Throttled: f(0)}
-	out := fresh()
-	out.fromGPU(s, Options{Server: Looks{Price: 3.6}})
-	for id, want := range map[string]float64{"output_throughput_per_gpu": 50, "energy_per_token": 7, "price_per_mtoken": 10} {
-		if v, ok := out.Row.Metric(id); !ok || v != want {
-			t.Errorf("%s is %v, want %v", id, v, want)
-		}
-	}
-	s.Throttled = f(.02)
-	out = fresh()
-	if out.fromGPU(s, Options{}); out.Row.Class != result.Throttled || len(out.Row.Metrics) > 0 {
-		t.Errorf("row is %+v", out.Row)
-	}
-	out = fresh()
-	if out.fromServer(scrape.View{Speculated: true}, Options{Set: Set{Name: "sharegpt"}}); out.Row.Status != result.OK {
-		t.Error("real text may speculate")
 	}
 }
 

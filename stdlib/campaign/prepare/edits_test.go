@@ -363,7 +363,7 @@ func compared(t *testing.T, e *edited, s *slow, store *cache.Local, cacheFile st
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, diags := Probe(t.Context(), c, files, "self")
+	f, _, diags := Reader{Files: files, Self: "self"}.Probe(t.Context(), c)
 	if diags.HasErrors() {
 		t.Fatal(diags.Text(false))
 	}

@@ -22,6 +22,7 @@ type kept struct {
 	Software  map[string]campaign.Software `json:"software"`
 	Weights   key.Digest                   `json:"weights"`
 	Tokenizer key.Digest                   `json:"tokenizer"`
+	Dataset   key.Digest                   `json:"dataset"`
 	Binding   string                       `json:"binding"` // as a manifest's text
 	Recorded  []cache.Observed             `json:"recorded"`
 	Hardware  result.Hardware              `json:"hardware"`
@@ -36,7 +37,7 @@ const keptVersion = 2
 func Remember(path string, of key.Digest, f campaign.Facts) error {
 	var binding key.Builder
 	binding.Add(f.Env.Binding...)
-	b, err := json.Marshal(kept{keptVersion, of, f.Software, f.Weights, f.Tokenizer, binding.Finish().Text(), f.Env.Recorded, f.Hardware, f.Cards})
+	b, err := json.Marshal(kept{keptVersion, of, f.Software, f.Weights, f.Tokenizer, f.Dataset, binding.Finish().Text(), f.Env.Recorded, f.Hardware, f.Cards})
 	if err != nil {
 		return fmt.Errorf("remembering facts: %w", err)
 	}
@@ -87,7 +88,7 @@ func Recall(path string, of key.Digest, self string) (campaign.Facts, bool, erro
 	if err != nil {
 		return campaign.Facts{}, false, nil
 	}
-	f := campaign.Facts{Software: k.Software, Weights: k.Weights, Tokenizer: k.Tokenizer, Hardware: k.Hardware, Cards: k.Cards, Self: self}
+	f := campaign.Facts{Software: k.Software, Weights: k.Weights, Tokenizer: k.Tokenizer, Dataset: k.Dataset, Hardware: k.Hardware, Cards: k.Cards, Self: self}
 	f.Env.Binding, f.Env.Recorded = binding.Facts(), k.Recorded
 	return f, true, nil
 }

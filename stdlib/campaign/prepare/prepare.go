@@ -47,6 +47,11 @@ func from(c *lang.Campaign, f campaign.Facts, r cache.Reader, now time.Time) (*P
 	} else {
 		p.Unasked = append(p.Unasked, campaign.HostAddr)
 	}
+	if seen, ok := knownClient(c, f, r, now); ok {
+		env.Recorded = slices.Concat(env.Recorded, seen)
+	} else {
+		p.Unasked = append(p.Unasked, campaign.ClientAddr)
+	}
 	diags := append(campaign.CheckBase(c, f), campaign.CheckAccept(c)...)
 	if diags.HasErrors() {
 		return nil, diags
@@ -114,22 +119,43 @@ func knownHost(c *lang.Campaign, f campaign.Facts, r cache.Reader, now time.Time
 	if len(decls) == 0 {
 		return nil, true
 	}
+	b, ok := alone(decls, "report", f, r, now)
+	if !ok {
+		return nil, false
+	}
+	report, err := probe.ReadReport(b)
+	return campaign.Observed(report, f.Cards), err == nil
+}
+
+// knownClient finds the accepted calibration of this machine's client; false
+// when it has to be calibrated first. A flow check needs none.
+func knownClient(c *lang.Campaign, f campaign.Facts, r cache.Reader, now time.Time) ([]cache.Observed, bool) {
+	decls := campaign.ClientCalibration(c, f)
+	if len(decls) == 0 {
+		return nil, true
+	}
+	b, ok := alone(decls, "calibration", f, r, now)
+	if !ok {
+		return nil, false
+	}
+	seen, err := campaign.Calibrated(b)
+	return seen, err == nil
+}
+
+// alone reads the accepted output of a node that has no inputs.
+func alone(decls []compile.Decl, output string, f campaign.Facts, r cache.Reader, now time.Time) ([]byte, bool) {
 	g, problems := compile.Build(decls, f.Env)
 	if len(problems) > 0 {
-		panic("prepare: the probe does not compile: " + problems[0].Text)
+		panic("prepare: " + decls[0].Addr + " does not compile: " + problems[0].Text)
 	}
 	m, ok := g.Manifest(0, func(graph.NodeID, string) (key.Digest, bool) { return key.Digest{}, false })
 	if !ok {
 		return nil, false
 	}
-	rec := campaign.HostKind.Accept(decls[0].Spec, r.Lookup(m.Key()), now).Result
+	rec := decls[0].Kind.Accept(decls[0].Spec, r.Lookup(m.Key()), now).Result
 	if rec == nil {
 		return nil, false
 	}
-	b, err := r.Bytes(rec.Output("report"))
-	if err != nil {
-		return nil, false
-	}
-	report, err := probe.ReadReport(b)
-	return campaign.Observed(report, f.Cards), err == nil
+	b, err := r.Bytes(rec.Output(output))
+	return b, err == nil
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/sotabuild/sotabuild/engine/key"
 	"github.com/sotabuild/sotabuild/lang"
 	"github.com/sotabuild/sotabuild/stdlib/campaign"
+	"github.com/sotabuild/sotabuild/stdlib/dataset"
 	"github.com/sotabuild/sotabuild/stdlib/result"
 )
 
@@ -98,6 +99,13 @@ func (r Reader) Probe(ctx context.Context, c *lang.Campaign) (f campaign.Facts, 
 			bad(c.Model.Range, "Tokenizer cannot be read", fmt.Sprintf("Model %q has tokenizer = %q: %v. Write a hub id, or the folder of its files.", c.Model.ID, c.Model.Tokenizer, err))
 		}
 		f.Tokenizer = d
+	}
+	if path := c.Load.Workload.Path; path != "" {
+		d, err := r.Files.Tree(path)
+		if err != nil {
+			bad(lang.Range{}, "Data set cannot be read", fmt.Sprintf("The workload has path = %q: %v. Its bytes are part of every key, so it must be readable.", path, err))
+		}
+		f.Dataset = d
 	}
 	f.Hardware, f.Env = host(c)
 	if c.GPUs != nil {
@@ -187,6 +195,18 @@ func Unchanged(files *key.Files, image func(campaign.Host) (key.Digest, error)) 
 		switch s := spec.(type) {
 		case campaign.AskSpec:
 			return software(s.Host, s.Software)
+		case dataset.Spec:
+			if s.Form.Path == "" {
+				return nil
+			}
+			now, err := files.Tree(s.Form.Path)
+			if err == nil && now.String() != s.Form.File {
+				err = fmt.Errorf("it was %s and is %s", s.Form.File, now)
+			}
+			if err != nil {
+				return fmt.Errorf("the data set %s changed while it was in use: %w", s.Form.Path, err)
+			}
+			return nil
 		case campaign.BenchSpec:
 			if err := software(s.Life.Host, s.Software); err != nil || s.Model.Weights.IsZero() {
 				return err

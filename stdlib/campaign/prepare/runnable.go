@@ -44,24 +44,6 @@ func Runnable(c *lang.Campaign) error {
 			no(fw.Range, "framework %q is a running url, and this build measures only servers that it starts; write image = \"…\" or program = \"…\"", fw.Label)
 		}
 	}
-	w := c.Load.Workload
-	if w.Dataset != "random" {
-		no(lang.Range{}, "workload: dataset %q cannot be made in this build yet; write dataset = \"random\"", w.Dataset)
-	}
-	switch w.Arrival {
-	case "inf", "constant", "poisson":
-	default:
-		no(lang.Range{}, "workload: arrival %q cannot be sent in this build yet; write inf, constant or poisson", w.Arrival)
-	}
-	if w.Endpoint == "chat" {
-		no(lang.Range{}, "workload: random prompts are token ids, and the chat endpoint takes none; write endpoint = \"completions\"")
-	}
-	if w.Lane != "" && w.Lane != "main" {
-		no(lang.Range{}, "workload: lane %q needs a table of its own, which this build does not have yet; write lane = \"main\"", w.Lane)
-	}
-	if c.Judge.Quality.PowerCap == "reject" {
-		no(lang.Range{}, "quality: this build does not judge a cell by the GPU's power cap yet; write power_cap = \"record\"")
-	}
 	if c.Judge.Accuracy != nil {
 		no(lang.Range{}, "accuracy: this build has no scorer yet; leave the block out")
 	}

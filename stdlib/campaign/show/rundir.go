@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/sotabuild/sotabuild/engine/cache"
@@ -53,6 +54,9 @@ func WriteRun(v report.View, p *prepare.Prepared, r cache.Reader, tasks string, 
 	if err := archive.Files(p.Campaign.Name, j.samples(), r, files); err != nil {
 		return "", err
 	}
+	if files[PageFile], err = pageOf(v, files); err != nil {
+		return "", err
+	}
 	_, err = rundir.Write(dir, owner, files)
 	return dir, err
 }
@@ -72,22 +76,15 @@ func (j *joiner) samples() []*cache.Record {
 
 // artefacts collects what the cells point to.
 func (j *joiner) artefacts(v report.View, tasks string, files map[string][]byte) error {
-	digests := map[string]*cache.Record{}
-	for _, rec := range j.r.Kind(campaign.BenchKind.Name) {
-		digests[rec.Output("row").String()] = rec
+	if err := j.requests(v, files); err != nil {
+		return err
 	}
+	digests := j.measured()
 	for _, s := range v.Scenarios {
 		for _, c := range s.Cells {
 			rec := digests[c.Digest.String()]
 			if rec == nil {
 				continue
-			}
-			if c.Artifacts.RawResult != "" {
-				b, err := j.r.Bytes(rec.Output("requests"))
-				if err != nil {
-					return fmt.Errorf("reading requests of %s: %w", rec.Node, err)
-				}
-				files[c.Artifacts.RawResult] = b
 			}
 			if c.Artifacts.ServerLog != "" {
 				b, err := tail(filepath.Join(tasks, rec.Origin.Task, "logs", "server.0.log"))
@@ -100,6 +97,40 @@ func (j *joiner) artefacts(v report.View, tasks string, files map[string][]byte)
 	}
 	return nil
 }
+
+// measured are the records of all cells by the digest of their row.
+func (j *joiner) measured() map[string]*cache.Record {
+	out := map[string]*cache.Record{}
+	for _, rec := range j.r.Kind(campaign.BenchKind.Name) {
+		out[rec.Output("row").String()] = rec
+	}
+	return out
+}
+
+// requests collects the request logs of the cells, and what was seen beside
+// them.
+func (j *joiner) requests(v report.View, files map[string][]byte) error {
+	records := j.measured()
+	for _, s := range v.Scenarios {
+		for _, c := range s.Cells {
+			rec := records[c.Digest.String()]
+			if rec == nil || c.Artifacts.RawResult == "" {
+				continue
+			}
+			for output, path := range map[string]string{"requests": c.Artifacts.RawResult, "seen": seenPath(c.Artifacts.RawResult)} {
+				b, err := j.r.Bytes(rec.Output(output))
+				if err != nil {
+					return fmt.Errorf("reading %s of %s: %w", output, rec.Node, err)
+				}
+				files[path] = b
+			}
+		}
+	}
+	return nil
+}
+
+// seenPath lies beside the request log.
+func seenPath(log string) string { return strings.TrimSuffix(log, ".jsonl") + ".server.json" }
 
 // tail is the end of a log, with a line that says so where it was cut; a log
 // that is gone is a line that says that.

@@ -51,7 +51,30 @@ func View(p *prepare.Prepared, r cache.Reader, tool string, now time.Time) (repo
 	if j.unmeasured > 0 {
 		v.Notes = append(v.Notes, fmt.Sprintf("%d cells are not measured as the campaign stands now; rankings are of the others.", j.unmeasured))
 	}
+	v.Notes = append(v.Notes, j.calibration(v)...)
 	return v, nil
+}
+
+// calibration says up to which load the client's stamps are good, and which
+// rows lie above it. A token is an event at most.
+func (j *joiner) calibration(v report.View) []string {
+	good, ok := campaign.GoodLoad(j.p.Graph.Env.Recorded)
+	if !ok {
+		return nil
+	}
+	above := 0
+	for _, s := range v.Scenarios {
+		for _, c := range s.Cells {
+			if rate, ok := c.Row.Metric("output_throughput"); ok && rate > good {
+				above++
+			}
+		}
+	}
+	text := fmt.Sprintf("The client was calibrated on this machine: the 99th percentile of its read error is below 1 ms up to %.0f events/s.", good)
+	if above > 0 {
+		text += fmt.Sprintf(" %d rows have more output tokens a second than that: their latencies may be late by more.", above)
+	}
+	return []string{text}
 }
 
 func workloadOf(c *lang.Campaign) report.Workload {
@@ -176,7 +199,7 @@ func (j *joiner) ranking(rows map[string][]winners.Input) winners.Ranking {
 		}
 		sels = append(sels, winners.SelectionInput{Digest: d, Selection: sel})
 	}
-	return winners.Rank(target, sels)
+	return winners.Rank(target, sels, campaign.RulesOf(j.p.Campaign))
 }
 
 // cell is nil when the cell has no sample as it stands.
