@@ -24,6 +24,7 @@ var absences = map[string]struct{ part, reason string }{
 	"executors/image/daemon_test.go":       {"docker", ""},
 	"executors/image/registry_test.go":     {"registry", ""},
 	"executors/oci/crun_test.go":           {"crun", "crun 1.8 refuses hosts whose control groups are hybrid (cgroups in hybrid mode not supported); where it works it is tested"},
+	"executors/slurm/slurm_test.go":        {"slurm", ""},
 	"executors/oci/oci_test.go":            {"runc", ""},
 	"executors/proc/proc_test.go":          {"/dev/shm and control groups", "a container may have neither, and then neither can leak"},
 	"stdlib/bench/loopback_test.go":        {"a quiet machine", "a timing within 0.2 ms is no assertion for a crowded one; the same schedules are exact in virtual time, and SOTABUILD_TIMING=1 asks for it"},

@@ -43,7 +43,11 @@ func otherValues(v any) []any {
 // inputs and, for what is measured, the binding facts of the host are facts too.
 func TestEachFieldOfEachSpec(t *testing.T) {
 	c := sample.Load(t, strings.Replace(sample.Text, `flags   = { kernel = "naive"`, `env = { A = "1" }`+"\n"+`  flags   = { kernel = "naive"`, 1))
+	// No flow check, with GPUs and a model of a hub: every kind has a node.
+	c.Smoke, c.Model.Path, c.Model.Revision = false, "", strings.Repeat("a", 40)
+	c.GPUs = &lang.GPUs{Model: "NVIDIA H200", IDs: []string{"0"}, Accept: []string{"governor"}}
 	f := facts(c)
+	f.Cards = []string{"GPU-1c"}
 	d := Declare(c, f)
 	seen, changes := map[string]bool{}, 0
 	for _, decl := range d.Decls {
