@@ -4,7 +4,7 @@ GO ?= go
 export CGO_ENABLED = 0
 export GOFLAGS := $(GOFLAGS) -trimpath
 
-.PHONY: build image demo demo-container example-llamacpp conformance test race lint fuzz bench bench-trace bench-client soak golden clean
+.PHONY: build image demo demo-container example-llamacpp conformance test race lint fuzz bench bench-trace bench-client soak cover golden clean
 
 build: ## the binary and the example server, static
 	$(GO) build -o bin/ ./cmd/sotabuild ./examples/tinyserve
@@ -57,7 +57,7 @@ FUZZ = lang:FuzzLoad lang:FuzzFormat lang:FuzzPredicate stdlib/cookbook:FuzzConv
 FUZZ_MORE = lang:FuzzAt stdlib/help:FuzzParse engine/cache/journal:FuzzScan engine/key:FuzzParseManifest stdlib/bench/wire:FuzzSSE \
 	stdlib/bench/scrape:FuzzParse stdlib/ncu/page:FuzzRead engine/cache:FuzzRecord engine/key:FuzzTextRoundTrip \
 	engine/key/statcache:FuzzDecode stdlib/bench/wire:FuzzScan stdlib/trace:FuzzCommands stdlib/trace/kernel:FuzzParse \
-	stdlib/trace/scan:FuzzScan stdlib/trace/scan:FuzzNanoseconds stdlib/ncu/diagnosis:FuzzOf examples/tinyserve:FuzzParse \
+	stdlib/bench/http1:FuzzMessage stdlib/trace/scan:FuzzScan stdlib/trace/scan:FuzzNanoseconds stdlib/ncu/diagnosis:FuzzOf examples/tinyserve:FuzzParse \
 	examples/tinyserve/internal/vocab:FuzzStreamEqualsDecode
 
 fuzz: ## fuzz targets, from the committed corpora
@@ -82,6 +82,17 @@ SOAKED = Kill|Full|ReadOnly|Torn|Flip|Dies|Damage|Writer|Lock|Deleted|Clock|Netw
 
 soak: ## kill -9 at random points, full and read-only disks, network disks, torn journals, clocks, edits against a reference
 	SOTABUILD_SOAK=$(SOAK) SOTABUILD_SEED=$(SEED) $(GO) test -count 1 -timeout 12h ./engine/cache/... ./engine/sched/... ./engine/plan ./stdlib/campaign/... ./conformance -run '$(SOAKED)'
+
+COVER ?= $(CURDIR)/bin/cover
+ENGINE = github.com/sotabuild/sotabuild/engine/...
+
+cover: ## what the tests reach of the engine: its own and the scripts of whole programs, merged
+	rm -rf $(COVER) && mkdir -p $(COVER)/own $(COVER)/whole
+	$(GO) test -count 1 -cover -coverpkg=./engine/... ./engine/... ./stdlib/campaign/... -args -test.gocoverdir=$(COVER)/own >/dev/null
+	SOTABUILD_COVERDIR=$(COVER)/whole $(GO) test -count 1 ./cmd/sotabuild -run 'TestScript/(apply|archive|cache|graph|plan|store)'
+	$(GO) tool covdata percent -pkg=$(ENGINE) -i=$(COVER)/own,$(COVER)/whole
+	$(GO) tool covdata textfmt -pkg=$(ENGINE) -i=$(COVER)/own,$(COVER)/whole -o $(COVER)/profile
+	$(GO) tool cover -func $(COVER)/profile | tail -n 1
 
 clean: ## remove what make built; results stay
 	rm -rf bin

@@ -80,7 +80,7 @@ var mayImport = map[string][]string{
 	"stdlib/trace/launch":   {"stdlib/trace/read", "stdlib/trace/internal"},
 	"stdlib/trace/profile":  {"stdlib/trace/read", "stdlib/trace/launch", "stdlib/trace/kernel", "stdlib/trace/internal"},
 	"stdlib/trace/layers":   {"stdlib/trace/read", "stdlib/trace/launch", "stdlib/trace/kernel", "stdlib/trace/interval", "stdlib/trace/profile", "stdlib/trace/internal"},
-	"stdlib/trace/mapping":  {"stdlib/trace/kernel", "stdlib/trace/profile", "stdlib/trace/internal", "stdlib/trace/layers"},
+	"stdlib/trace/mapping":  {"stdlib/trace/kernel", "stdlib/trace/launch", "stdlib/trace/profile", "stdlib/trace/internal", "stdlib/trace/layers"},
 	"stdlib/trace/fuse":     {"stdlib/trace/read", "stdlib/trace/launch", "stdlib/trace/kernel", "stdlib/trace/profile", "stdlib/trace/layers", "stdlib/trace/internal"},
 	"stdlib/trace/diff":     {"stdlib/trace/launch", "stdlib/trace/profile", "stdlib/trace/layers", "stdlib/trace/internal", "stdlib/trace/read"},
 	"stdlib/trace/pipeline": {"stdlib/trace/read", "stdlib/trace/kernel", "stdlib/trace/layers", "stdlib/trace/internal", "stdlib/trace/profile"},
