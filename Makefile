@@ -58,7 +58,7 @@ FUZZ_MORE = lang:FuzzAt stdlib/help:FuzzParse engine/cache/journal:FuzzScan engi
 	stdlib/bench/scrape:FuzzParse stdlib/ncu/page:FuzzRead engine/cache:FuzzRecord engine/key:FuzzTextRoundTrip \
 	engine/key/statcache:FuzzDecode stdlib/bench/wire:FuzzScan stdlib/trace:FuzzCommands stdlib/trace/kernel:FuzzParse \
 	stdlib/bench/http1:FuzzMessage stdlib/trace/scan:FuzzScan stdlib/trace/scan:FuzzNanoseconds stdlib/ncu/diagnosis:FuzzOf examples/tinyserve:FuzzParse \
-	examples/tinyserve/internal/vocab:FuzzStreamEqualsDecode
+	examples/tinyserve/internal/vocab:FuzzStreamEqualsDecode executors/image:FuzzLayer executors/image:FuzzArchive
 
 fuzz: ## fuzz targets, from the committed corpora
 	@printf '%s $(FUZZTIME)\n' $(FUZZ) | tr : ' ' | GO="$(GO)" xargs -P $$(nproc) -L 1 .ci/fuzz
