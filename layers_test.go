@@ -111,7 +111,6 @@ var testMayImport = map[string][]string{
 	"engine/sched":         {"engine/*"},
 	"engine/loop":          {"engine/*"},
 	"stdlib/repeat":        {"engine/*", "stdlib/simserve"},
-	"executors/docker":     {"executors", "executors/ledger", "executors/image"},
 	"executors/local":      {"executors/internal/puppet", "executors/supervisor"},
 	"executors/slurm":      {"executors/internal/puppet", "executors/supervisor"},
 	"executors/oci":        {"executors/supervisor"},

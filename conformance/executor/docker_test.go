@@ -90,7 +90,7 @@ func dockerMissing() string {
 	defer cancel()
 	e, err := docker.Dial(ctx, docker.Options{})
 	if err != nil {
-		return err.Error() + "; conformance/executor/start-docker.sh starts one"
+		return err.Error() + "; .ci/start-docker starts one"
 	}
 	e.Close()
 	return ""
@@ -204,11 +204,11 @@ func restartedDaemon(t *testing.T, _ string) (executors.Executor, func()) {
 		t.Fatal(err)
 	}
 	script := func(word string) {
-		cmd := exec.Command("./start-docker.sh", word)
+		cmd := exec.Command("../../.ci/start-docker", word)
 		cmd.Env = append(os.Environ(), "DOCKER_HOST=unix://"+dir+"/d.sock", "DOCKER_TEST_DIR="+dir+"/t", "DOCKER_TEST_ROOT="+dir+"/root",
 			"DOCKER_TEST_BRIDGE=dockersuite0", "DOCKER_TEST_SUBNET=172.31.253.1/24", "DOCKER_TEST_ARGS=--live-restore")
 		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("start-docker.sh %s: %v\n%s", word, err, out)
+			t.Fatalf("start-docker %s: %v\n%s", word, err, out)
 		}
 	}
 	t.Cleanup(func() {

@@ -30,7 +30,7 @@ import (
 	"github.com/sotabuild/sotabuild/executors/image"
 )
 
-// busybox is the image that conformance/executor/start-docker.sh loads.
+// busybox is the image that .ci/start-docker loads.
 const busybox = "sotabuild-test:busybox"
 
 // real connects to the daemon of this machine.
@@ -44,7 +44,7 @@ func real(t *testing.T, o Options) *Executor {
 		if slices.Contains(strings.Split(os.Getenv("SOTABUILD_REQUIRE"), ","), "docker") {
 			t.Fatalf("docker is required here and missing: %v", err)
 		}
-		t.Skipf("SKIPPED, docker is not on this machine; conformance/executor/start-docker.sh starts it: %v", err)
+		t.Skipf("SKIPPED, docker is not on this machine; .ci/start-docker starts it: %v", err)
 	}
 	t.Cleanup(func() { e.Close() })
 	return e
