@@ -86,6 +86,9 @@ func TestHostIsProbed(t *testing.T) {
 	}
 
 	lanes("8")
+	if r := run(1, "doctor", "--gpu"); !strings.Contains(r.out, "link_width of GPU-00000000-0000-0000-0000-000000000001 is 8 lanes, want 16") || !strings.Contains(r.out, `accept = ["link_width"]`) {
+		t.Errorf("doctor --gpu does not name the link:\n%s", r.out)
+	}
 	bad := run(5, "apply")
 	if !strings.Contains(bad.err, "link_width") || !strings.Contains(bad.err, "8 lanes, want 16") {
 		t.Errorf("a link with half its lanes is not named:\n%s", bad.err)

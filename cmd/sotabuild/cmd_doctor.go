@@ -16,14 +16,18 @@ import (
 	"github.com/sotabuild/sotabuild/stdlib/campaign"
 	"github.com/sotabuild/sotabuild/stdlib/campaign/prepare"
 	"github.com/sotabuild/sotabuild/stdlib/doctor"
+	"github.com/sotabuild/sotabuild/stdlib/probe"
 )
 
 func doctorCommand(a *app) *cobra.Command {
-	return &cobra.Command{
+	var gpu bool
+	cmd := &cobra.Command{
 		Use: "doctor", Short: "Look at this host, its executors and the campaign's images; say what helps", Args: cobra.NoArgs,
 		Long: "doctor starts no task and changes nothing; where there is an OCI runtime it runs one\n" +
 			"empty container. It exits with 1 when something that the campaign of this folder asks\n" +
-			"for cannot work, and with 0 otherwise; a folder without a campaign asks for nothing.",
+			"for cannot work, and with 0 otherwise; a folder without a campaign asks for nothing.\n" +
+			"With --gpu it also loads the cards for some seconds, as apply does before the first\n" +
+			"server: what is out of range fails, unless the campaign accepts it.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.optional()
 			if err != nil {
@@ -33,7 +37,11 @@ func doctorCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			rows := doctor.Run(cmd.Context(), d.checks())
+			checks := d.checks()
+			if gpu {
+				checks = append(checks, doctor.Check{Name: "gpu", Doc: "whether the cards are fit to be measured on", Run: d.cards})
+			}
+			rows := doctor.Run(cmd.Context(), checks)
 			if a.json {
 				err = a.printJSON(struct {
 					OK   bool         `json:"ok"`
@@ -48,6 +56,42 @@ func doctorCommand(a *app) *cobra.Command {
 			return err
 		},
 	}
+	cmd.Flags().BoolVar(&gpu, "gpu", false, "load the GPUs too: rates, errors and limits against their ranges")
+	return cmd
+}
+
+// cards looks at the campaign's GPUs, or at all where there is no campaign, as
+// the probe node does.
+func (x examination) cards(ctx context.Context) []doctor.Row {
+	dir, err := os.MkdirTemp("", "sotabuild-doctor-")
+	if err != nil {
+		return []doctor.Row{{State: doctor.Bad, Text: err.Error()}}
+	}
+	defer os.RemoveAll(dir)
+	ask, accept, program := probe.Ask{Env: os.Environ(), Dir: dir}, []string(nil), ""
+	if c := x.campaign; c != nil && c.GPUs != nil {
+		ask.IDs, accept = c.GPUs.IDs, c.GPUs.Accept
+		if all := campaign.Compared(c); len(all) > 0 {
+			program = all[0].Program
+		}
+	}
+	ask.Python = probe.Python(probe.Pythons(program))
+	readings, err := probe.Read(ctx, ask)
+	if err != nil {
+		return []doctor.Row{{State: doctor.Bad, Text: err.Error(), Help: "install NVIDIA's driver, or leave --gpu out"}}
+	}
+	var rows []doctor.Row
+	for _, f := range probe.Judge(readings, accept).Fields {
+		r := doctor.Row{Name: f.Name, State: doctor.OK, Text: f.String()}
+		switch f.Verdict {
+		case probe.OutOfRange:
+			r.State, r.Help = doctor.Bad, fmt.Sprintf("put it right, or write accept = [%q] into the gpus block to measure nevertheless", f.Name)
+		case probe.Unknown:
+			r.State = doctor.Unknown
+		}
+		rows = append(rows, r)
+	}
+	return rows
 }
 
 // optional loads the campaign of the folder; nil where there is none.

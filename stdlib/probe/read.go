@@ -39,7 +39,7 @@ var queries = []struct {
 
 // Ask says what Read may use.
 type Ask struct {
-	IDs    []string // indices or UUIDs of the cards
+	IDs    []string // indices or UUIDs of the cards; none asks for all
 	Python string   // an interpreter that may have torch; "" measures nothing under load
 	Env    []string // of the interpreter, complete
 	Dir    string   // for the script, private to the caller
@@ -58,6 +58,9 @@ func Read(ctx context.Context, a Ask) (Readings, error) {
 	all, err := cards(ctx)
 	if err != nil {
 		return r, err
+	}
+	if len(a.IDs) == 0 {
+		r.Cards = all
 	}
 	for _, id := range a.IDs {
 		i := slices.IndexFunc(all, func(c Card) bool { return c["index"] == id || c.uuid() == id })
