@@ -52,3 +52,28 @@ func TestProductionWorkload(t *testing.T) {
 		t.Errorf("a second apply ran something:\n%s", out)
 	}
 }
+
+// TestAccuracyGate: both kernels of tinyserve answer as their own baseline
+// does, so that every row passes and carries the agreement; graded prompts that
+// a server with random weights cannot know take the rows' numbers away.
+func TestAccuracyGate(t *testing.T) {
+	s := example(t, "quickstart")
+	s.edit("campaign.hcl", "scenario \"summarization\" {\n  input_len   = 256\n  output_len  = 32\n  num_prompts = 8\n}\n", "accuracy {\n  prompts       = 2\n  min_agreement = 0.98\n}\n")
+	s.edit("campaign.hcl", "input_len   = 64\n  output_len  = 64\n  num_prompts = 16", "input_len   = 16\n  output_len  = 8\n  num_prompts = 4")
+	s.must(0, "apply")
+	if out := s.must(0, "report", "--json").out; strings.Count(out, `"accuracy": 1`) != 6 {
+		t.Errorf("not all 6 rows carry their agreement:\n%s", out)
+	}
+	if out := s.must(0, "apply").out; !strings.Contains(out, "Applied: 0 nodes run") {
+		t.Errorf("a second apply ran something:\n%s", out)
+	}
+	s.write("graded.jsonl", `{"prompt":"capital of France?","answer":"Paris"}`+"\n"+`{"prompt":"2 + 2 =","answer":"4"}`+"\n")
+	s.edit("campaign.hcl", "min_agreement = 0.98", "min_agreement = 0.98\n  path          = \"graded.jsonl\"\n  min_score     = 0.5")
+	out := s.must(5, "apply")
+	if !strings.Contains(out.err, "quality_failed") || !strings.Contains(out.err, "0 of 2 graded answers are right") {
+		t.Errorf("the reason is not told:\n%s\n%s", out.out, out.err)
+	}
+	if strings.Contains(out.out, `bench.blocked["baseline"].chat.c4  started`) {
+		t.Errorf("other prompts of the gate made the cells stale:\n%s", out.out)
+	}
+}

@@ -30,10 +30,24 @@ var judgeBlocks = []Block{
 		Doc:  "A row below this floor is quality_failed and never ranked.",
 		Attrs: []Attr{
 			{"prompts", countType(1), "prompts", false, `32`, "Prompts that are compared.", "", into(func(a *Accuracy, v int) { a.Prompts = v })},
-			{"min_agreement", shareType, "share", true, "", "Greedy agreement with the framework's own baseline candidate.", "", into(func(a *Accuracy, v float64) { a.MinAgreement = v })},
+			{"min_agreement", shareType, "share", true, "", "Tokens that agree with the greedy answers of the framework's own baseline candidate before the first difference.", "", into(func(a *Accuracy, v float64) { a.MinAgreement = v })},
+			{"path", pathType, "", false, "", "JSON lines with prompt and answer, in place of prompts like the first scenario's.", "", into(func(a *Accuracy, v string) { a.Path = v })},
+			{"min_score", partType, "share", false, `0`, "Graded answers that must be right.", "", into(func(a *Accuracy, v float64) { a.MinScore = v })},
 		},
 		open:  func(header) any { return &Accuracy{} },
 		close: within(func(d *draft, a *Accuracy) { d.Judge.Accuracy = a }),
+	},
+	{
+		Path: "rate_search",
+		Doc:  "Asks for the highest request rate at which each framework's best candidate keeps the SLA: doubling until it breaks, then bisection. Each round is a cell with arrivals of a Poisson process.",
+		Attrs: []Attr{
+			{"start", positiveType, "requests/s", true, "", "Rate of the first round.", "", into(func(r *RateSearch, v float64) { r.Start = v })},
+			{"rounds", countType(1), "rounds", false, `5`, "Rounds at most.", "", into(func(r *RateSearch, v int) { r.Rounds = v })},
+			{"within", shareType, "share", false, `0.05`, "Ends when the bracket is narrower than this share of its upper end.", "", into(func(r *RateSearch, v float64) { r.Within = v })},
+			{"num_prompts", countType(1), "requests", false, "", "Requests of a round; as the scenario, if left out.", "", into(func(r *RateSearch, v int) { r.NumPrompts = v })},
+		},
+		open:  func(h header) any { return &RateSearch{Range: h.at} },
+		close: within(func(d *draft, r *RateSearch) { d.Judge.Rate = r }),
 	},
 	{
 		Path:  "fairness",

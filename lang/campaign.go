@@ -50,6 +50,7 @@ type Judge struct {
 	Accuracy *Accuracy
 	Noise    Noise
 	Quality  Quality
+	Rate     *RateSearch       // nil: none is asked for
 	Waived   map[string]string // fairness field → reason
 }
 
@@ -253,6 +254,20 @@ type Axis struct {
 type Accuracy struct {
 	Prompts      int
 	MinAgreement float64
+	// Path is a file of graded prompts, absolute; "" asks prompts of the first
+	// scenario's shape. MinScore is the share of them that must be right.
+	Path     string
+	MinScore float64
+}
+
+// RateSearch asks for the highest request rate at which each framework's best
+// candidate keeps the SLA.
+type RateSearch struct {
+	Start      float64 // requests/s of the first round
+	Rounds     int     // at most
+	Within     float64 // ends when the bracket is narrower than this share of its upper end
+	NumPrompts int     // of a round; 0: as the scenario
+	Range      Range
 }
 
 // Noise says when a difference is one.

@@ -340,6 +340,12 @@ func (d *draft) checkJudge(p *problems) {
 			p.add(cBadValue, d.place("fairness.waive", Range{}), "%q is no field that can be waived. %s The fields are %s.", name, didYouMean(name, fairnessFields), oneOf(fairnessFields))
 		}
 	}
+	if a := j.Accuracy; a != nil && a.MinScore > 0 && a.Path == "" {
+		p.add(cMissing, d.place("accuracy.min_score", d.at["accuracy"]), "Only graded prompts have a score. Write path = \"FILE\" with lines that have prompt and answer, or remove min_score.")
+	}
+	if r, s := j.Rate, j.SLA; r != nil && s.MaxP50TTFT == nil && s.MaxP50TPOT == nil && s.MaxP50E2E == nil {
+		p.add(cMissing, r.Range, "A rate search asks how far the SLA is kept, and the campaign has no limit of a time. Write max_p50_ttft_ms, max_p50_tpot_ms or max_p50_e2e_ms into the sla block.")
+	}
 	if n := j.Noise; n.MinRepeats > n.MaxRepeats {
 		p.add(cBadValue, d.place("noise.min_repeats", d.at["noise"]), "min_repeats is %d and max_repeats is %d. Write a maximum that is not below the minimum.", n.MinRepeats, n.MaxRepeats)
 	}

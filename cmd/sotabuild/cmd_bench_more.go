@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sotabuild/sotabuild/stdlib/bench"
+	"github.com/sotabuild/sotabuild/stdlib/bench/answers"
 	"github.com/sotabuild/sotabuild/stdlib/bench/calibrate"
 	"github.com/sotabuild/sotabuild/stdlib/bench/page"
 	"github.com/sotabuild/sotabuild/stdlib/bench/solo"
@@ -240,7 +241,7 @@ func benchExportCommand(a *app, form *string) *cobra.Command {
 func benchAnswersCommand(a *app) *cobra.Command {
 	var b benchFlags
 	var out, baseline string
-	var least float64
+	var least, score float64
 	cmd := &cobra.Command{
 		Use: "answers URL", Short: "Collect greedy answers to fixed prompts and compare them with a baseline's", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -258,10 +259,10 @@ func benchAnswersCommand(a *app) *cobra.Command {
 				}
 			}
 			if baseline == "" {
-				fmt.Fprintf(a.out, "%d answers of %s to %s\n", len(got.Texts), got.Model, got.Dataset)
-				return nil
+				fmt.Fprintf(a.out, "%d answers of %s to %s, by %s\n", len(got.Answers), got.Model, got.Dataset, got.Unit)
+				return a.grade(got, score)
 			}
-			want, err := solo.ReadAnswers(baseline)
+			want, err := answers.Read(baseline)
 			if err != nil {
 				return fail(codeUsage, err)
 			}
@@ -274,20 +275,36 @@ func benchAnswersCommand(a *app) *cobra.Command {
 					return err
 				}
 			} else {
-				fmt.Fprintf(a.out, "%d of %d answers are equal (95 %% interval of the share %.3f to %.3f), %.1f %% of the text before the first difference\n",
-					s.Equal, s.Prompts, s.Low, s.High, s.Tokens*100)
+				fmt.Fprintf(a.out, "%d of %d answers are equal (95 %% interval of the share %.3f to %.3f), %.1f %% of them (%s) before the first difference\n",
+					s.Equal, s.Prompts, s.Low, s.High, s.Tokens*100, got.Unit)
 			}
 			if s.Tokens < least {
 				return done(codeGate)
 			}
-			return nil
+			return a.grade(got, score)
 		},
 	}
 	b.add(cmd)
 	cmd.Flags().StringVar(&out, "out", "", "file for the answers")
 	cmd.Flags().StringVar(&baseline, "baseline", "", "file of a baseline's answers to the same prompts")
-	cmd.Flags().Float64Var(&least, "min-agreement", 0, "exit 6 when less than this share of the text agrees")
+	cmd.Flags().Float64Var(&least, "min-agreement", 0, "exit 6 when less than this share of the tokens agrees")
+	cmd.Flags().Float64Var(&score, "min-score", 0, "exit 6 when less than this share of graded answers is right")
 	return cmd
+}
+
+// grade says how many graded answers are right; not a word where none is.
+func (a *app) grade(s answers.Set, least float64) error {
+	right, all, low, high := s.Grade()
+	switch {
+	case all == 0 && least > 0:
+		return fail(codeUsage, errors.New("--min-score: no prompt has an answer to be graded by; lines of the dataset hold one as \"answer\""))
+	case all > 0 && !a.json:
+		fmt.Fprintf(a.out, "%d of %d graded answers are right (95 %% interval of the share %.3f to %.3f)\n", right, all, low, high)
+	}
+	if all > 0 && float64(right) < least*float64(all) {
+		return done(codeGate)
+	}
+	return nil
 }
 
 // benchFrontierCommand makes one page of many runs.

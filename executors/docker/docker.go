@@ -56,6 +56,13 @@ type Options struct {
 	// driver called nvidia. Ids that are CDI names themselves, or device
 	// nodes (/dev/dri/renderD128), need no option.
 	CDI bool
+	// Creating is told of an image before it is pulled or loaded, by the name
+	// that the daemon will have for it; an error of it ends the attempt. nil
+	// wants to know nothing.
+	Creating func(image string) error
+	// Temp is the folder for images on their way to or from the daemon; "" is
+	// the system's.
+	Temp string
 	// Say gets a line where something takes long (a pull) or is not as usual
 	// (files are copied). nil hears nothing. It may be called by many
 	// goroutines.
@@ -94,6 +101,9 @@ var _ executors.Executor = (*Executor)(nil)
 func Dial(ctx context.Context, o Options) (*Executor, error) {
 	if o.Say == nil {
 		o.Say = func(string) {}
+	}
+	if o.Creating == nil {
+		o.Creating = func(string) error { return nil }
 	}
 	if o.Self != "" && !filepath.IsAbs(o.Self) {
 		return nil, fmt.Errorf("using docker: the program %q is no absolute path", o.Self)

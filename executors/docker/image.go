@@ -128,7 +128,7 @@ func (e *Executor) load(ctx context.Context, ref string) (*found, error) {
 	if err != nil {
 		return nil, err
 	}
-	tag := "sotabuild-image:" + strings.TrimPrefix(img.ConfigDigest, "sha256:")[:32]
+	tag := LoadedName(img)
 	f, err := e.inspect(ctx, ref, tag)
 	if err == nil && slices.Equal(f.img.DiffIDs, img.DiffIDs) {
 		return f, nil
@@ -136,8 +136,11 @@ func (e *Executor) load(ctx context.Context, ref string) (*found, error) {
 	if err != nil && !errdefs.IsNotFound(err) {
 		return nil, err
 	}
+	if err := e.o.Creating(tag); err != nil {
+		return nil, err
+	}
 	e.o.Say(fmt.Sprintf("loading image %s as %s", ref, tag))
-	dir, err := os.MkdirTemp("", "sotabuild-image-")
+	dir, err := os.MkdirTemp(e.o.Temp, "sotabuild-image-")
 	if err != nil {
 		return nil, fmt.Errorf("loading image %s: %w", ref, err)
 	}
@@ -182,6 +185,9 @@ func (e *Executor) pull(ctx context.Context, ref string) error {
 		if err != nil {
 			return fmt.Errorf("pulling image %s: %w", ref, err)
 		}
+	}
+	if err := e.o.Creating(ref); err != nil {
+		return err
 	}
 	e.o.Say("pulling image " + ref)
 	body, err := e.cli.ImagePull(ctx, ref, o)

@@ -59,6 +59,8 @@ type Spec struct {
 	Headers map[string]string `json:"headers,omitempty"`
 	Out     string            `json:"out"` // folder for row.json, requests.jsonl and outcome.json
 	Look    Look              `json:"look,omitzero"`
+	// Answers collects greedy answers instead of measuring (package answers).
+	Answers bool `json:"answers,omitempty"`
 }
 
 // Look is what is looked at beside the requests; package observe does it. The

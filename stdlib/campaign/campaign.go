@@ -41,6 +41,7 @@ type Facts struct {
 	// the model; zero where it is part of the model or only named.
 	Tokenizer key.Digest
 	Dataset   key.Digest // of the workload's file; zero without one
+	Graded    key.Digest // of the accuracy block's file; zero without one
 	// Revision is where the model lies, if it is a pinned revision of a hub, and
 	// Hub how it is fetched.
 	Revision Revision
@@ -97,7 +98,8 @@ type Cell struct {
 	Candidate   search.Candidate
 	Scenario    lang.Scenario
 	Concurrency *int
-	Addr        string
+	Addr        string       // of its measurement
+	Row         string       // of the node whose row counts: Addr, or the accuracy gate behind it
 	Skip        string       // why it is not run; "" if it is
 	SkipClass   result.Class // class of the skipped row
 }
@@ -153,10 +155,14 @@ func Declare(c *lang.Campaign, f Facts) Declared {
 			})
 		}
 	}
+	if c.Judge.Accuracy != nil {
+		d.Decls = append(d.Decls, compile.Decl{Addr: answersDataset, Kind: datasetKind, Block: "accuracy", Spec: answersSpec(c, f)})
+	}
 	for _, l := range lives {
+		baseline := skips[address("bench", l.fw.Label, search.Baseline)] == ""
 		for i, cand := range l.candidates {
 			skip := skips[address("bench", l.fw.Label, cand.Name)]
-			d.declareCells(c, f, l.fw, cand, skip, checks, i)
+			d.declareCells(c, f, l.fw, cand, skip, checks, i, baseline)
 		}
 	}
 	d.declareRanking(c, frameworks)
@@ -278,8 +284,9 @@ func datasetSpec(c *lang.Campaign, f Facts, s lang.Scenario, n *int) dataset.Spe
 
 // declareCells declares the cells of a framework's nth candidate. All frameworks'
 // first candidates, the base flags, tell more than the second of any.
-func (d *Declared) declareCells(c *lang.Campaign, f Facts, fw lang.Framework, cand search.Candidate, skip string, checks []string, nth int) {
+func (d *Declared) declareCells(c *lang.Campaign, f Facts, fw lang.Framework, cand search.Candidate, skip string, checks []string, nth int, baseline bool) {
 	life := address("bench", fw.Label, cand.Name)
+	asked := false
 	for _, s := range c.Load.Scenarios {
 		for _, n := range c.Load.Workload.Concurrency {
 			cell := Cell{Framework: fw.Label, Candidate: cand, Scenario: s, Concurrency: n,
@@ -319,6 +326,16 @@ func (d *Declared) declareCells(c *lang.Campaign, f Facts, fw lang.Framework, ca
 				// starts (DESIGN 11.2).
 				decl.Order = append(decl.Order, checks...)
 			}
+			cell.Row = cell.Addr
+			if c.Judge.Accuracy != nil && skip == "" {
+				if !asked {
+					asked = true
+					d.declareAccuracy(c, f, fw, cand, decl, baseline)
+				}
+				cell.Row = gateAddr(cell.Addr)
+				d.Decls = append(d.Decls, compile.Decl{Addr: cell.Row, Kind: gateKind, Block: block(fw), Inputs: []compile.Input{
+					{Name: "row", From: cell.Addr, Output: "row"}, {Name: "agreement", From: agreementAddr(fw.Label, cand.Name), Output: "agreement"}}})
+			}
 			d.Decls = append(d.Decls, decl)
 			d.Cells = append(d.Cells, cell)
 		}
@@ -340,7 +357,7 @@ func (d *Declared) declareRanking(c *lang.Campaign, frameworks []lang.Framework)
 			var rows []compile.Input
 			for _, cell := range d.Cells {
 				if cell.Framework == fw.Label && cell.Scenario.Name == s.Name && cell.Skip == "" {
-					rows = append(rows, compile.Input{Name: "row", From: cell.Addr, Output: "row"})
+					rows = append(rows, compile.Input{Name: "row", From: cell.Row, Output: "row"})
 				}
 			}
 			d.Decls = append(d.Decls, compile.Decl{

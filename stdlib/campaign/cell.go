@@ -19,6 +19,7 @@ import (
 	"github.com/sotabuild/sotabuild/executors/runner"
 	"github.com/sotabuild/sotabuild/lang"
 	"github.com/sotabuild/sotabuild/stdlib/bench"
+	"github.com/sotabuild/sotabuild/stdlib/bench/answers"
 	"github.com/sotabuild/sotabuild/stdlib/bench/arrival"
 	"github.com/sotabuild/sotabuild/stdlib/bench/judge"
 	"github.com/sotabuild/sotabuild/stdlib/bench/observe"
@@ -38,7 +39,10 @@ type BenchSpec struct {
 	Load     LoadSpec          `key:"load"`
 	GPUs     int               `key:"gpus"`
 	Smoke    bool              `key:"smoke"`
-	Life     Life              `key:"-"`
+	// Answers asks fixed prompts one at a time, and keeps the answers in place of
+	// a request log.
+	Answers bool `key:"answers"`
+	Life    Life `key:"-"`
 }
 
 // ModelSpec is the model as served (R019, R055).
@@ -277,7 +281,11 @@ func benchStep(j compile.Job, dir, prompts string) (runner.Step, error) {
 		Load: s.Load.times(s.Life.Warmup),
 		Rules: bench.Rules{MinSuccess: s.Load.MinSuccess, IgnoreEOS: true, Temperature: s.Load.Temperature, Total: s.Life.Longest,
 			Stop: judge.Stop{MaxFailing: maxFailing, Saturation: s.Load.Arrival != bench.Inf}},
-		Look: s.Life.Look,
+		Look: s.Life.Look, Answers: s.Answers,
+	}
+	outputs := []string{bench.RowFile, bench.RequestsFile, observe.File}
+	if s.Answers {
+		outputs = []string{answers.File}
 	}
 	b, err := json.MarshalIndent(client, "", "  ")
 	if err != nil {
@@ -293,7 +301,7 @@ func benchStep(j compile.Job, dir, prompts string) (runner.Step, error) {
 		ID: id, Argv: []string{s.Life.Host.Self, "client", "{step}/" + clientFile, "{url}"},
 		Env:      Environment(nil),
 		Deadline: cellTimeout(lang.Scenario{NumPrompts: s.Life.Workload.NumPrompts}),
-		Outputs:  []string{bench.RowFile, bench.RequestsFile, observe.File},
+		Outputs:  outputs,
 	}, nil
 }
 
@@ -302,6 +310,9 @@ func benchStep(j compile.Job, dir, prompts string) (runner.Step, error) {
 // is always a row, and never a number in a failed one (R075).
 func collectBench(j compile.Job, step compile.StepResult) compile.Result {
 	s := j.Spec.(BenchSpec)
+	if s.Answers {
+		return collectAnswers(step)
+	}
 	row := result.Row{Version: result.RowVersion, Status: result.OK}
 	var requests, seen []byte
 	if step.Dir != "" {

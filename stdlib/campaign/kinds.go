@@ -14,7 +14,7 @@ import (
 
 // Kinds is the table of node kinds, in the order in which they run.
 func Kinds() []*compile.Kind {
-	return []*compile.Kind{HostKind, ClientKind, weightsKind, HelpKind, versionKind, checkKind, datasetKind, BenchKind, selectKind, winnersKind}
+	return []*compile.Kind{HostKind, ClientKind, weightsKind, HelpKind, versionKind, checkKind, datasetKind, BenchKind, agreementKind, gateKind, selectKind, winnersKind}
 }
 
 // The kinds, one row each.

@@ -72,6 +72,7 @@ type Prompt struct {
 	// Body are frozen further fields of the request, such as a schema or tools.
 	Body   map[string]json.RawMessage `json:"body,omitempty"`
 	Cancel float64                    `json:"cancel_s,omitempty"` // seconds after which the client leaves; 0 never
+	Answer string                     `json:"answer,omitempty"`   // the right one of a graded prompt; never sent
 }
 
 // Message is one message of a conversation.

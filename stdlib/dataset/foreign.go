@@ -107,7 +107,7 @@ func conversations(r io.Reader) (out [][]Message, err error) {
 }
 
 // Custom reads JSON lines {"prompt": text, token ids or messages,
-// "output_len" or "max_tokens": n, "at_s": seconds of a trace, "body": {…}}. Lines without a length get
+// "output_len" or "max_tokens": n, "at_s": seconds of a trace, "answer": the right one, "body": {…}}. Lines without a length get
 // output. At most n; 0 is all.
 func Custom(r io.Reader, n, output int) ([]Prompt, error) {
 	var out []Prompt
@@ -118,6 +118,7 @@ func Custom(r io.Reader, n, output int) ([]Prompt, error) {
 			OutputLen int                        `json:"output_len"`
 			MaxTokens int                        `json:"max_tokens"`
 			At        *float64                   `json:"at_s"`
+			Answer    string                     `json:"answer"`
 			Body      map[string]json.RawMessage `json:"body"`
 		}
 		if err := d.Decode(&l); errors.Is(err, io.EOF) {
@@ -125,7 +126,7 @@ func Custom(r io.Reader, n, output int) ([]Prompt, error) {
 		} else if err != nil {
 			return nil, fmt.Errorf("reading custom dataset: line %d: %w", line, err)
 		}
-		p := Prompt{OutputLen: l.OutputLen, Body: l.Body, At: l.At}
+		p := Prompt{OutputLen: l.OutputLen, Body: l.Body, At: l.At, Answer: l.Answer}
 		if p.OutputLen == 0 {
 			p.OutputLen = l.MaxTokens
 		}

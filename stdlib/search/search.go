@@ -22,6 +22,9 @@ type Candidate struct {
 	Base  bool
 }
 
+// Baseline is the name of the candidate with the base flags alone.
+const Baseline = "baseline"
+
 // Expand returns the baseline first and then the product of the axes, the last
 // one varying fastest, each laid over the base; what equals an earlier
 // candidate is left out. At most s.MaxCandidates come back, baseline included
@@ -33,7 +36,7 @@ type Candidate struct {
 // one on a search with axes, or an axis that stands twice, is a bug of the
 // caller and panics.
 func Expand(base []lang.Flag, s lang.Search) []Candidate {
-	candidates := []Candidate{{Name: "baseline", Flags: slices.Clone(base), Base: true}}
+	candidates := []Candidate{{Name: Baseline, Flags: slices.Clone(base), Base: true}}
 	axes := axes(s)
 	at := make([]int, len(axes))
 	for more := len(axes) > 0; more && len(candidates) < s.MaxCandidates; more = next(at, axes) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sotabuild/sotabuild/stdlib/bench"
+	"github.com/sotabuild/sotabuild/stdlib/bench/answers"
 	"github.com/sotabuild/sotabuild/stdlib/result"
 )
 
@@ -36,6 +37,9 @@ func run(ctx context.Context, specPath, url string) error {
 	s.URL = url
 	if s.Out == "" {
 		return errors.New("checking bench spec: out is empty; write the folder for the results")
+	}
+	if s.Answers {
+		return answers.Step(ctx, bench.ThisHost(), s)
 	}
 	out, err := Run(ctx, bench.ThisHost(), s)
 	var busy *BusyError

@@ -66,7 +66,12 @@ func Run(ctx context.Context, host bench.Host, s bench.Spec) (Outcome, error) {
 	}
 	if err := srv.quiet(ctx, s.Look, samples); err != nil {
 		_, stopped := end()
-		return out, errors.Join(err, stopped)
+		var busy *BusyError
+		if !s.Look.Lenient || errors.As(err, &busy) {
+			return out, errors.Join(err, stopped)
+		}
+		unsampled, samples = err, nil
+		end = func() ([]gpu.Sample, error) { return nil, nil }
 	}
 	var before scrape.Page
 	exposed := false

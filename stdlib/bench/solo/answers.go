@@ -2,95 +2,40 @@ package solo
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"net/http"
 	"os"
+	"path/filepath"
 
 	"github.com/sotabuild/sotabuild/stdlib/bench"
-	"github.com/sotabuild/sotabuild/stdlib/bench/score"
-	"github.com/sotabuild/sotabuild/stdlib/bench/wire"
+	"github.com/sotabuild/sotabuild/stdlib/bench/answers"
+	"github.com/sotabuild/sotabuild/stdlib/dataset"
 )
-
-// Answers are a server's greedy answers to fixed prompts, by the prompts'
-// digest: only answers to the same prompts are compared.
-type Answers struct {
-	Dataset string   `json:"dataset"`
-	Model   string   `json:"model"`
-	Texts   []string `json:"texts"`
-}
 
 // Ask collects greedy answers, one request at a time, without a nonce: the
 // prompts are the same in every run.
-func Ask(ctx context.Context, host bench.Host, o Options) (Answers, error) {
-	var out Answers
+func Ask(ctx context.Context, host bench.Host, o Options) (answers.Set, error) {
 	o.Rules.NoStream, o.Rules.Temperature, o.Load.Warmup = true, 0, 0
 	srv, err := connect(ctx, host, &o)
 	if err != nil {
-		return out, err
+		return answers.Set{}, err
 	}
-	prompts, digest, err := o.fixed(srv.count(ctx))
+	prompts, err := o.made(srv.count(ctx))
 	if err != nil {
-		return out, err
+		return answers.Set{}, err
 	}
-	out.Dataset, out.Model = digest, o.Model
-	for i, p := range prompts {
-		body, err := o.API.Encode(wire.Ask{Prompt: p, Model: o.Model, Whole: true, IgnoreEOS: o.Rules.IgnoreEOS, Extra: o.Body})
-		if err != nil {
-			return out, err
-		}
-		status, b, err := srv.do(ctx, http.MethodPost, o.Path, body)
-		if err != nil {
-			return out, fmt.Errorf("asking prompt %d: %w", i, err)
-		}
-		if status != http.StatusOK {
-			return out, fmt.Errorf("asking prompt %d: status %d: %s", i, status, wire.Excerpt(b))
-		}
-		text, err := o.API.Text(b)
-		if err != nil {
-			return out, fmt.Errorf("asking prompt %d: %w", i, err)
-		}
-		out.Texts = append(out.Texts, text)
-	}
-	return out, nil
-}
-
-// Agree compares with a baseline's answers, character by character: the
-// client has no tokenizer.
-func (a Answers) Agree(baseline Answers) (score.Agreement, error) {
-	if a.Dataset != baseline.Dataset {
-		return score.Agreement{}, fmt.Errorf("the answers are to other prompts than the baseline's: %s against %s", a.Dataset, baseline.Dataset)
-	}
-	return score.Greedy(runes(baseline.Texts), runes(a.Texts))
-}
-
-func runes(texts []string) (out [][]rune) {
-	for _, t := range texts {
-		out = append(out, []rune(t))
-	}
-	return out
-}
-
-// ReadAnswers reads a file that Save has written.
-func ReadAnswers(path string) (a Answers, err error) {
-	b, err := os.ReadFile(path)
-	if err == nil {
-		err = json.Unmarshal(b, &a)
-	}
+	file, err := dataset.Write(prompts)
 	if err != nil {
-		return a, fmt.Errorf("reading answers: %w", err)
+		return answers.Set{}, err
 	}
-	return a, nil
-}
-
-// Save writes the answers as JSON.
-func (a Answers) Save(path string) error {
-	b, err := json.MarshalIndent(a, "", "  ")
-	if err == nil {
-		err = os.WriteFile(path, append(b, '\n'), 0o644)
-	}
+	dir, err := os.MkdirTemp("", "sotabuild-answers-")
 	if err != nil {
-		return fmt.Errorf("writing answers: %w", err)
+		return answers.Set{}, fmt.Errorf("making a folder: %w", err)
 	}
-	return nil
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "prompts.jsonl")
+	if err := os.WriteFile(path, file, 0o600); err != nil {
+		return answers.Set{}, fmt.Errorf("writing prompts: %w", err)
+	}
+	return answers.Collect(ctx, host, bench.Spec{URL: o.URL, Path: o.Path, API: o.API, Model: o.Model, Prompts: path,
+		Rules: o.Rules, Body: o.Body, Headers: o.Headers})
 }

@@ -104,16 +104,6 @@ func (o Options) prompts(count dataset.Count) ([]dataset.Prompt, error) {
 	return extras.Finish(o.Set.Ids, run, o.Load.Warmup, out)
 }
 
-// fixed is the set as it is, the same in every run, with its digest.
-func (o Options) fixed(count dataset.Count) ([]dataset.Prompt, string, error) {
-	out, err := o.made(count)
-	if err != nil {
-		return nil, "", err
-	}
-	file, err := dataset.Write(out)
-	return out, dataset.Digest(file), err
-}
-
 // made makes the measured prompts, without a nonce.
 func (o Options) made(count dataset.Count) ([]dataset.Prompt, error) {
 	k, err := o.Set.kind()

@@ -23,6 +23,7 @@ type kept struct {
 	Weights   key.Digest                   `json:"weights"`
 	Tokenizer key.Digest                   `json:"tokenizer"`
 	Dataset   key.Digest                   `json:"dataset"`
+	Graded    key.Digest                   `json:"graded"`
 	Binding   string                       `json:"binding"` // as a manifest's text
 	Recorded  []cache.Observed             `json:"recorded"`
 	Hardware  result.Hardware              `json:"hardware"`
@@ -37,7 +38,7 @@ const keptVersion = 2
 func Remember(path string, of key.Digest, f campaign.Facts) error {
 	var binding key.Builder
 	binding.Add(f.Env.Binding...)
-	b, err := json.Marshal(kept{keptVersion, of, f.Software, f.Weights, f.Tokenizer, f.Dataset, binding.Finish().Text(), f.Env.Recorded, f.Hardware, f.Cards})
+	b, err := json.Marshal(kept{keptVersion, of, f.Software, f.Weights, f.Tokenizer, f.Dataset, f.Graded, binding.Finish().Text(), f.Env.Recorded, f.Hardware, f.Cards})
 	if err != nil {
 		return fmt.Errorf("remembering facts: %w", err)
 	}
@@ -88,7 +89,7 @@ func Recall(path string, of key.Digest, self string) (campaign.Facts, bool, erro
 	if err != nil {
 		return campaign.Facts{}, false, nil
 	}
-	f := campaign.Facts{Software: k.Software, Weights: k.Weights, Tokenizer: k.Tokenizer, Dataset: k.Dataset, Hardware: k.Hardware, Cards: k.Cards, Self: self}
+	f := campaign.Facts{Software: k.Software, Weights: k.Weights, Tokenizer: k.Tokenizer, Dataset: k.Dataset, Graded: k.Graded, Hardware: k.Hardware, Cards: k.Cards, Self: self}
 	f.Env.Binding, f.Env.Recorded = binding.Facts(), k.Recorded
 	return f, true, nil
 }

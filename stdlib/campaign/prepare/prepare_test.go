@@ -60,14 +60,13 @@ func TestRunnableNamesEveryPartThatIsMissing(t *testing.T) {
 	}
 	c.Run.Executor = lang.Executor{Type: "kubernetes"}
 	c.Frameworks[1].URL = []string{"http://localhost:8000"}
-	c.Judge.Accuracy = &lang.Accuracy{}
 	c.Run.Loop = &lang.Loop{Type: "rlcr"}
 	c.Run.Cache.Remote = "oci://x/y"
 	err := Runnable(c)
 	if err == nil {
 		t.Fatal("nothing is missing")
 	}
-	for _, want := range []string{"kubernetes", "running url", "accuracy", "rlcr", "remote store"} {
+	for _, want := range []string{"kubernetes", "running url", "rlcr", "remote store"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("no word of %s in\n%v", want, err)
 		}

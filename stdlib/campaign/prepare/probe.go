@@ -107,6 +107,13 @@ func (r Reader) Probe(ctx context.Context, c *lang.Campaign) (f campaign.Facts, 
 		}
 		f.Dataset = d
 	}
+	if a := c.Judge.Accuracy; a != nil && a.Path != "" {
+		d, err := r.Files.Tree(a.Path)
+		if err != nil {
+			bad(lang.Range{}, "Data set cannot be read", fmt.Sprintf("The accuracy block has path = %q: %v. Its bytes are part of every key, so it must be readable.", a.Path, err))
+		}
+		f.Graded = d
+	}
 	f.Hardware, f.Env = host(c)
 	if c.GPUs != nil {
 		if err := probeGPUs(ctx, c, &f); err != nil {

@@ -20,7 +20,7 @@ const PageFile = "report.html"
 // distributions behind their numbers and what failed.
 func Page(v report.View, p *prepare.Prepared, r cache.Reader, now time.Time) ([]byte, error) {
 	files := map[string][]byte{}
-	j := joiner{p: p, r: r, now: now}
+	j := newJoiner(p, r, now)
 	if err := j.requests(v, files); err != nil {
 		return nil, err
 	}

@@ -13,8 +13,6 @@ import (
 	"github.com/sotabuild/sotabuild/engine/cache"
 	"github.com/sotabuild/sotabuild/engine/cache/archive"
 	"github.com/sotabuild/sotabuild/engine/key"
-	"github.com/sotabuild/sotabuild/engine/plan"
-	"github.com/sotabuild/sotabuild/stdlib/campaign"
 	"github.com/sotabuild/sotabuild/stdlib/campaign/prepare"
 	"github.com/sotabuild/sotabuild/stdlib/report"
 	"github.com/sotabuild/sotabuild/stdlib/report/rundir"
@@ -47,10 +45,15 @@ func WriteRun(v report.View, p *prepare.Prepared, r cache.Reader, tasks string, 
 			}
 		}
 	}
-	j := joiner{p: p, r: r, now: now}
+	j := newJoiner(p, r, now)
 	if err := j.artefacts(v, tasks, files); err != nil {
 		return "", err
 	}
+	lives, err := j.lives(v, tasks)
+	if err != nil {
+		return "", err
+	}
+	files[stateFile] = stateText(lives)
 	if err := archive.Files(p.Campaign.Name, j.samples(), r, files); err != nil {
 		return "", err
 	}
@@ -63,10 +66,8 @@ func WriteRun(v report.View, p *prepare.Prepared, r cache.Reader, tasks string, 
 
 // samples are all records of the keys that the campaign's nodes have now.
 func (j *joiner) samples() []*cache.Record {
-	// Nothing is restricted, so there is no address that could be wrong.
-	pl, _ := plan.Make(j.p.Graph, j.r, plan.Options{Now: j.now})
 	var out []*cache.Record
-	for _, n := range pl.Nodes {
+	for _, n := range j.plan.Nodes {
 		if !n.Key.IsZero() {
 			out = append(out, j.r.Lookup(n.Key)...)
 		}
@@ -98,11 +99,17 @@ func (j *joiner) artefacts(v report.View, tasks string, files map[string][]byte)
 	return nil
 }
 
-// measured are the records of all cells by the digest of their row.
+// measured are the records of all cells by the digest of the row that counts.
 func (j *joiner) measured() map[string]*cache.Record {
 	out := map[string]*cache.Record{}
-	for _, rec := range j.r.Kind(campaign.BenchKind.Name) {
-		out[rec.Output("row").String()] = rec
+	for _, c := range j.p.Declared.Cells {
+		if c.Skip != "" {
+			continue
+		}
+		rec, counts := j.record(c.Addr), j.record(c.Row)
+		if rec != nil && counts != nil {
+			out[counts.Output("row").String()] = rec
+		}
 	}
 	return out
 }

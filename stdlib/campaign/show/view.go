@@ -26,10 +26,7 @@ import (
 // host: for each cell the newest sample of its key, failed ones included. A
 // cell that was never measured as it stands is left out and said so in Notes.
 func View(p *prepare.Prepared, r cache.Reader, tool string, now time.Time) (report.View, error) {
-	j := joiner{p: p, r: r, now: now}
-	// The verdicts know which record is a node's; nothing is restricted, so
-	// there is no address that could be wrong.
-	j.plan, _ = plan.Make(p.Graph, r, plan.Options{Now: now})
+	j := newJoiner(p, r, now)
 	c := p.Campaign
 	v := report.View{
 		Campaign: c.Name, Tool: tool, Smoke: c.Smoke, SLA: campaign.SLA(c),
@@ -90,6 +87,14 @@ type joiner struct {
 	plan       *plan.Plan
 	now        time.Time
 	unmeasured int
+}
+
+func newJoiner(p *prepare.Prepared, r cache.Reader, now time.Time) *joiner {
+	j := &joiner{p: p, r: r, now: now}
+	// The verdicts know which record is a node's; nothing is restricted, so
+	// there is no address that could be wrong.
+	j.plan, _ = plan.Make(p.Graph, r, plan.Options{Now: now})
+	return j
 }
 
 // record is a node's record as the campaign stands: its hit, else the newest
@@ -219,11 +224,22 @@ func (j *joiner) cell(c campaign.Cell) (*report.Cell, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the row of %s: %w", c.Addr, err)
 	}
+	digest := rec.Output("row")
+	if c.Row != c.Addr {
+		gate := j.record(c.Row)
+		if gate == nil || gate.Output("row").IsZero() {
+			return nil, nil // its accuracy is not known: it has no place yet
+		}
+		digest = gate.Output("row")
+		if b, err = j.r.Bytes(digest); err != nil {
+			return nil, fmt.Errorf("reading the row of %s: %w", c.Row, err)
+		}
+	}
 	var row result.Row
 	if err := json.Unmarshal(b, &row); err != nil {
 		return nil, fmt.Errorf("reading the row of %s: %w", c.Addr, err)
 	}
-	out.Row, out.Digest = &row, rec.Output("row")
+	out.Row, out.Digest = &row, digest
 	if side := j.framework(c.Framework); side != nil && side.Definition.Version != nil {
 		if row.Subject.Version, err = j.text(campaign.VersionAddr(*side), "version"); err != nil {
 			return nil, err
