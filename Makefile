@@ -4,7 +4,7 @@ GO ?= go
 export CGO_ENABLED = 0
 export GOFLAGS := $(GOFLAGS) -trimpath
 
-.PHONY: build image demo demo-container example-llamacpp conformance test race lint fuzz bench bench-trace bench-client soak cover golden clean
+.PHONY: build image demo demo-container example-llamacpp conformance soak-executors test race lint fuzz bench bench-trace bench-client soak cover golden clean
 
 build: ## the binary and the example server, static
 	$(GO) build -o bin/ ./cmd/sotabuild ./examples/tinyserve
@@ -39,6 +39,9 @@ conformance: ## one suite over every executor, with the daemons that it needs; p
 	SOTABUILD_TABLE=$(CURDIR)/bin/conformance.md $(GO) test -count=1 -parallel 8 -timeout 15m ./conformance/executor || \
 	{ cat bin/conformance.md; exit 1; }
 	@cat bin/conformance.md
+
+soak-executors: ## kill 200 engines in the middle of a start, shared among the executors that are here
+	SOTABUILD_SOAK=$${SOTABUILD_SOAK:-200} $(GO) test -v -count=1 -timeout 30m -run TestEnginesKilled ./conformance/executor
 
 race: build ## the race detector where goroutines share state
 	CGO_ENABLED=1 $(GO) test -race ./lang/... ./engine/... ./executors/... ./stdlib/bench/...

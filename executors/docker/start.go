@@ -70,17 +70,29 @@ func (e *Executor) make(ctx context.Context, t executors.Task, s *state) error {
 		return refuse(err)
 	}
 	id, files, err := e.create(ctx, t, f)
-	if errdefs.IsConflict(err) { // made by an engine that died before it wrote that down
+	for late := time.Now().Add(awayPatience); errdefs.IsConflict(err); {
+		// Made for an engine that died before it wrote that down, or being made
+		// for one: then the name is taken and nobody bears it yet.
 		box, lookErr := e.look(ctx, containerName(t.ID))
-		switch {
-		case lookErr != nil:
+		if lookErr != nil {
 			return lookErr
-		case box == nil:
-			return fmt.Errorf("starting task %s: %w", t.ID, err) // gone again: ask again
-		case !ours(box, t.ID) || box.Config.Labels[labelDir] != t.Dir:
-			return fmt.Errorf("starting task %s: a container called %s is there, and it is not of this task", t.ID, containerName(t.ID))
 		}
-		id, files, err = box.ID, Files(box.Config.Labels[labelFiles]), nil
+		if box != nil {
+			if !ours(box, t.ID) || box.Config.Labels[labelDir] != t.Dir {
+				return fmt.Errorf("starting task %s: a container called %s is there, and it is not of this task", t.ID, containerName(t.ID))
+			}
+			id, files, err = box.ID, Files(box.Config.Labels[labelFiles]), nil
+			break
+		}
+		if time.Now().After(late) {
+			return fmt.Errorf("starting task %s: %w", t.ID, err)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("starting task %s: %w", t.ID, ctx.Err())
+		case <-time.After(50 * time.Millisecond):
+		}
+		id, files, err = e.create(ctx, t, f)
 	}
 	if err != nil {
 		return refuse(err)
