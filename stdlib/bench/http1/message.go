@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/textproto"
 	"strconv"
 )
 
@@ -24,7 +25,7 @@ type message struct {
 	state func(*message, []byte) (rest []byte, err error)
 	text  []byte // the head, or the line, so far
 	left  int64  // bytes of the body or the chunk that are still to come
-	lines int    // bytes of the trailer
+	tail  []byte // the trailer so far
 	keep  bool   // the server keeps the connection
 	stop  bool   // the receiver gave it up
 	ended bool   // it is complete
@@ -158,6 +159,11 @@ func (m *message) line(b []byte) (line, rest []byte, whole bool, err error) {
 	if len(m.text)+len(line) > maxLine {
 		return nil, nil, false, fmt.Errorf("malformed chunked encoding: a line of more than %d bytes", maxLine)
 	}
+	// A lone LF, or a CR elsewhere, is where readers disagree (RFC 9112, erratum
+	// 7633): it is refused, as net/http does.
+	if whole && (len(line) == 0 || bytes.IndexByte(line, '\r') != len(line)-1) {
+		return nil, nil, false, errors.New("malformed chunked encoding: a line that does not end with CR and LF")
+	}
 	return bytes.TrimSuffix(line, []byte("\r")), rest, whole, nil
 }
 
@@ -219,15 +225,20 @@ func (m *message) gap(b []byte) ([]byte, error) {
 	return b[1:], nil
 }
 
-// trailer is read and not told.
+// trailer is read, checked and not told.
 func (m *message) trailer(b []byte) ([]byte, error) {
 	line, rest, whole, err := m.line(b)
 	if err != nil || !whole {
 		return nil, err
 	}
-	if m.lines += len(line); m.lines > maxHead {
+	if m.tail = append(append(m.tail, line...), '\n'); len(m.tail) > maxHead {
 		return nil, fmt.Errorf("a trailer of more than %d bytes", maxHead)
 	}
-	m.ended = len(line) == 0
+	if m.ended = len(line) == 0; m.ended && len(m.tail) > 1 {
+		if _, err := textproto.NewReader(bufio.NewReader(bytes.NewReader(m.tail))).ReadMIMEHeader(); err != nil {
+			m.ended = false
+			return nil, fmt.Errorf("malformed trailer: %w", err)
+		}
+	}
 	return rest, nil
 }
