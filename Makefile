@@ -4,7 +4,7 @@ GO ?= go
 export CGO_ENABLED = 0
 export GOFLAGS := $(GOFLAGS) -trimpath
 
-.PHONY: build image demo demo-container example-llamacpp test race lint fuzz bench bench-trace bench-client soak golden clean
+.PHONY: build image demo demo-container example-llamacpp conformance test race lint fuzz bench bench-trace bench-client soak cover golden clean
 
 build: ## the binary and the example server, static
 	$(GO) build -o bin/ ./cmd/sotabuild ./examples/tinyserve
@@ -27,9 +27,18 @@ example-llamacpp: image ## a real llama-server against tinyserve
 	examples/llamacpp/image.sh
 	bin/sotabuild -C examples/llamacpp apply
 
-test: build ## go vet and every test
+test: build ## go vet and every test but those of make conformance
 	$(GO) vet ./...
-	$(GO) test -timeout 20m ./...
+	$(GO) test -timeout 20m $$($(GO) list ./... | grep -v /conformance/executor$$)
+
+# A test's cache knows nothing of daemons: the suite always runs. Its order is
+# that of the fixtures, so -parallel is about waiting, not about processors.
+conformance: ## one suite over every executor, with the daemons that it needs; prints cases × executors
+	@mkdir -p bin
+	env="$$(.ci/start-docker start && .ci/start-slurm start)" && eval "$$env" && \
+	SOTABUILD_TABLE=$(CURDIR)/bin/conformance.md $(GO) test -count=1 -parallel 8 -timeout 15m ./conformance/executor || \
+	{ cat bin/conformance.md; exit 1; }
+	@cat bin/conformance.md
 
 race: build ## the race detector where goroutines share state
 	CGO_ENABLED=1 $(GO) test -race ./lang/... ./engine/... ./executors/... ./stdlib/bench/...
@@ -50,8 +59,8 @@ FUZZ = lang:FuzzLoad lang:FuzzFormat lang:FuzzPredicate stdlib/cookbook:FuzzConv
 FUZZ_MORE = lang:FuzzAt stdlib/help:FuzzParse engine/cache/journal:FuzzScan engine/key:FuzzParseManifest stdlib/bench/wire:FuzzSSE \
 	stdlib/bench/scrape:FuzzParse stdlib/ncu/page:FuzzRead engine/cache:FuzzRecord engine/key:FuzzTextRoundTrip \
 	engine/key/statcache:FuzzDecode stdlib/bench/wire:FuzzScan stdlib/trace:FuzzCommands stdlib/trace/kernel:FuzzParse \
-	stdlib/trace/scan:FuzzScan stdlib/trace/scan:FuzzNanoseconds stdlib/ncu/diagnosis:FuzzOf examples/tinyserve:FuzzParse \
-	examples/tinyserve/internal/vocab:FuzzStreamEqualsDecode
+	stdlib/bench/http1:FuzzMessage stdlib/trace/scan:FuzzScan stdlib/trace/scan:FuzzNanoseconds stdlib/ncu/diagnosis:FuzzOf examples/tinyserve:FuzzParse \
+	examples/tinyserve/internal/vocab:FuzzStreamEqualsDecode executors/image:FuzzLayer executors/image:FuzzArchive
 
 fuzz: ## fuzz targets, from the committed corpora
 	@printf '%s $(FUZZTIME)\n' $(FUZZ) | tr : ' ' | GO="$(GO)" xargs -P $$(nproc) -L 1 .ci/fuzz
@@ -63,9 +72,9 @@ golden: build ## rewrite expected outputs, then look at the difference
 	SOTABUILD_UPDATE=1 $(GO) test ./...
 	git diff --stat
 
-bench: ## the engine beside ninja; needs ninja in PATH
-	$(GO) build -o bin/ ./conformance/benchengine
-	bin/benchengine
+bench: ## the engine beside ninja (ninja in PATH); PART=noop, keys, files, task or campaign is one part of it
+	$(GO) build -o bin/ ./cmd/sotabuild ./conformance/benchengine
+	bin/benchengine $(PART)
 
 # How often each fault is played, and which chance is drawn: a failure can be
 # run again. docs/soak.md says what 500 came to; SOAK=3 is a minute of it.
@@ -75,6 +84,17 @@ SOAKED = Kill|Full|ReadOnly|Torn|Flip|Dies|Damage|Writer|Lock|Deleted|Clock|Netw
 
 soak: ## kill -9 at random points, full and read-only disks, network disks, torn journals, clocks, edits against a reference
 	SOTABUILD_SOAK=$(SOAK) SOTABUILD_SEED=$(SEED) $(GO) test -count 1 -timeout 12h ./engine/cache/... ./engine/sched/... ./engine/plan ./stdlib/campaign/... ./conformance -run '$(SOAKED)'
+
+COVER ?= $(CURDIR)/bin/cover
+ENGINE = github.com/sotabuild/sotabuild/engine/...
+
+cover: ## what the tests reach of the engine: its own and the scripts of whole programs, merged
+	rm -rf $(COVER) && mkdir -p $(COVER)/own $(COVER)/whole
+	$(GO) test -count 1 -cover -coverpkg=./engine/... ./engine/... ./stdlib/campaign/... -args -test.gocoverdir=$(COVER)/own >/dev/null
+	SOTABUILD_COVERDIR=$(COVER)/whole $(GO) test -count 1 ./cmd/sotabuild -run 'TestScript/(apply|archive|cache|graph|plan|store)'
+	$(GO) tool covdata percent -pkg=$(ENGINE) -i=$(COVER)/own,$(COVER)/whole
+	$(GO) tool covdata textfmt -pkg=$(ENGINE) -i=$(COVER)/own,$(COVER)/whole -o $(COVER)/profile
+	$(GO) tool cover -func $(COVER)/profile | tail -n 1
 
 clean: ## remove what make built; results stay
 	rm -rf bin

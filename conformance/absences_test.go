@@ -16,6 +16,7 @@ import (
 var absences = map[string]struct{ part, reason string }{
 	"conformance/llamacpp_test.go":         {"llamacpp", ""},
 	"conformance/probe_test.go":            {"a mount namespace", "it takes root; what is judged of recorded readings is always tested in stdlib/probe"},
+	"executors/docker/daemon_test.go":      {"docker", ""},
 	"conformance/mount_test.go":            {"a file system of one's own", "it takes root, and containers often forbid it; writing to a full device is always tested by the scripts of cmd"},
 	"cmd/sotabuild/language_test.go":       {"the program patch", "CI installs it"},
 	"engine/key/files_test.go":             {"a file of 4 GiB", "hashing it takes longer than everything else; SOTABUILD_SLOW=1 does it"},
@@ -23,6 +24,7 @@ var absences = map[string]struct{ part, reason string }{
 	"executors/image/daemon_test.go":       {"docker", ""},
 	"executors/image/registry_test.go":     {"registry", ""},
 	"executors/oci/crun_test.go":           {"crun", "crun 1.8 refuses hosts whose control groups are hybrid (cgroups in hybrid mode not supported); where it works it is tested"},
+	"executors/slurm/slurm_test.go":        {"slurm", ""},
 	"executors/oci/oci_test.go":            {"runc", ""},
 	"executors/proc/proc_test.go":          {"/dev/shm and control groups", "a container may have neither, and then neither can leak"},
 	"stdlib/bench/loopback_test.go":        {"a quiet machine", "a timing within 0.2 ms is no assertion for a crowded one; the same schedules are exact in virtual time, and SOTABUILD_TIMING=1 asks for it"},

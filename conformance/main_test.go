@@ -115,6 +115,11 @@ type result struct {
 func (s *site) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, filepath.Join(bin, "sotabuild"), append([]string{"-C", s.dir}, args...)...)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + s.dir, "NO_COLOR=1"}
+	for _, name := range []string{"SLURM_CONF", "DOCKER_HOST"} { // of the test daemons
+		if v, ok := os.LookupEnv(name); ok {
+			cmd.Env = append(cmd.Env, name+"="+v)
+		}
+	}
 	if hub, ok := os.LookupEnv("HF_ENDPOINT"); ok {
 		cmd.Env = append(cmd.Env, "HF_ENDPOINT="+hub)
 	}

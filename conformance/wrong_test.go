@@ -276,6 +276,11 @@ func TestWrongPrograms(t *testing.T) {
 			r := s.run("apply")
 			if p.code == 5 {
 				p.check(t, s, r)
+				// A program without a help is asked once in an apply, not in each of
+				// its two steps.
+				if n := askedFor(s, "help.bad.server"); len(n) != 1 {
+					t.Errorf("its help was asked for %d times: %q", len(n), n)
+				}
 				return
 			}
 			if r.code != p.code || !strings.Contains(r.err, p.says) || !strings.Contains(r.err, "campaign.hcl:") || !strings.Contains(r.err, program) {
@@ -320,4 +325,18 @@ func TestOccupiedPort(t *testing.T) {
 	if _, err := c.Read(answer); err != nil || string(answer) != "HTTP/1.1 200 OK" {
 		t.Errorf("the foreign listener answers %q, %v", answer, err)
 	}
+}
+
+// askedFor are the events of a node's starts, in the log of the only apply.
+func askedFor(s *site, node string) (found []string) {
+	logs, err := filepath.Glob(filepath.Join(s.dir, ".sotabuild", "events", "*.jsonl"))
+	if err != nil || len(logs) != 1 {
+		s.t.Fatalf("logs of applies: %q, %v", logs, err)
+	}
+	for line := range strings.Lines(s.read(strings.TrimPrefix(logs[0], s.dir+"/"))) {
+		if strings.Contains(line, `"node_started"`) && strings.Contains(line, node) {
+			found = append(found, line)
+		}
+	}
+	return found
 }

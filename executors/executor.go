@@ -15,7 +15,10 @@ package executors
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -59,6 +62,23 @@ type Task struct {
 	// Deadline bounds the whole task; 0 is none. StopGrace is how long the
 	// supervisor gets to take its tree down after a stop before it is killed.
 	Deadline, StopGrace time.Duration
+}
+
+// Check says what no executor could run; nil if nothing.
+func (t Task) Check() error {
+	if !t.ID.Valid() {
+		return fmt.Errorf("task %q: its id is not made of 1 to 63 of a-z, 0-9 and -", t.ID)
+	}
+	if t.Process.Terminal {
+		return fmt.Errorf("task %s: no executor gives a terminal", t.ID)
+	}
+	if info, err := os.Stat(t.Dir); err != nil || !info.IsDir() || !filepath.IsAbs(t.Dir) {
+		return fmt.Errorf("task %s: its folder %q is not there, or not absolute", t.ID, t.Dir)
+	}
+	if a := t.Process.Args; len(a) > 0 && !filepath.IsAbs(a[0]) {
+		return fmt.Errorf("task %s: its program %q is no absolute path", t.ID, a[0])
+	}
+	return nil
 }
 
 // Label names that the engine sets on every task.

@@ -104,6 +104,7 @@ var ExecutorKinds = []ExecutorKind{
 		{"extra", String, "Further long flags of sbatch, with blanks between.", nil},
 		{"poll", String, "The longest pause between two questions to Slurm, such as 60s.", nil},
 		{"bin", String, "Folder of sbatch and its like, where they are not on the PATH.", nil},
+		{"conf", String, "Path of slurm.conf, where it is not the host's own.", nil},
 	}},
 	{Name: "kubernetes", Container: true, Doc: "A word of the language; its executor comes later, and apply says so."},
 }

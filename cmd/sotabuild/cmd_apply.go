@@ -143,6 +143,7 @@ func (a *app) apply(ctx context.Context, store *cache.Local, c *lang.Campaign, o
 			}
 		}
 	}
+	o.givenUp = r.total.FailedNodes
 	sum, err := r.once(ctx, s, o)
 	if err != nil {
 		return err
@@ -375,6 +376,7 @@ func (r *run) add(b sched.Summary) sched.Summary {
 		if !slices.Contains(b.FailedNodes, n) {
 			b.FailedNodes = append(b.FailedNodes, n)
 			b.Failed++
+			b.Blocked-- // given up, it blocks itself
 		}
 	}
 	return b

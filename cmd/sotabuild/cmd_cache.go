@@ -227,7 +227,11 @@ func (a *app) gc(ctx context.Context, p gc.Policy, o gcOptions) error {
 		if err != nil {
 			return err
 		}
-		return a.printGarbage(items, "would go")
+		_, more, err := a.leftovers(ctx, s, dir, o)
+		if err != nil {
+			return err
+		}
+		return a.printGarbage(append(items, more...), "would go")
 	}
 	l, err := cache.OpenLocal(dir, cache.Options{Command: "sotabuild cache gc"})
 	if err != nil {
@@ -236,6 +240,11 @@ func (a *app) gc(ctx context.Context, p gc.Policy, o gcOptions) error {
 	items, err := a.garbage(ctx, l.Snapshot, dir, p, o)
 	if err == nil {
 		err = gc.Run(l, dir, items)
+	}
+	if err == nil {
+		var more []gc.Item
+		more, err = a.clear(ctx, l.Snapshot, dir, o)
+		items = append(items, more...)
 	}
 	if cerr := l.Close(); err == nil {
 		err = cerr

@@ -44,7 +44,7 @@ func harnessCommand(a *app) *cobra.Command {
 		Use:   "harness --trace FILE --kernel REGEX",
 		Short: "Write a program that launches a kernel with the shapes of a trace",
 		Long: "Writes a PyTorch program that calls the operator which launched the kernel, with the\n" +
-			"shapes, types and layouts that the trace recorded of it. `--check` runs it on a CPU.",
+			"shapes, types and layouts that the trace recorded of it. Its --check needs no GPU.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			g, err := a.generate(cmd.Context(), o)

@@ -20,6 +20,7 @@ import (
 // planOptions are the flags that plan and apply share.
 type planOptions struct {
 	targets, replace []string
+	givenUp          []string // by the first step of an apply
 	detailed         bool
 	all              bool
 	out, format      string
@@ -80,7 +81,7 @@ func planCommand(a *app) *cobra.Command {
 }
 
 func makePlan(s *session, o planOptions) (*plan.Plan, error) {
-	p, problems := plan.Make(s.Graph, s.store, plan.Options{Targets: o.targets, Replace: o.replace, Now: time.Now()})
+	p, problems := plan.Make(s.Graph, s.store, plan.Options{Targets: o.targets, Replace: o.replace, GivenUp: o.givenUp, Now: time.Now()})
 	if len(problems) > 0 {
 		return nil, fail(codeUsage, problemsError(problems), "`sotabuild plan --all` lists every node")
 	}

@@ -32,6 +32,7 @@ var commands = []func(*app) *cobra.Command{
 	graphCommand,
 	cacheCommand,
 	imageCommand,
+	doctorCommand,
 	reportCommand,
 	benchCommand,
 	profileCommand,

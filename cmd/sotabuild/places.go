@@ -174,7 +174,7 @@ func overrideExecutor(c *lang.Campaign, name string) error {
 	return nil
 }
 
-// pull gets the images that are not here, each once, and counts them. An
+// pull removes what a killed one has left half-way, then gets the images that are not here, each once, and counts them. An
 // executor that may not pull (pull = "never") leaves that to the error of plan.
 func (a *app) pull(ctx context.Context, c *lang.Campaign) (int, error) {
 	dir, err := filepath.Abs(a.storeDir())
@@ -186,6 +186,9 @@ func (a *app) pull(ctx context.Context, c *lang.Campaign) (int, error) {
 		return 0, err
 	}
 	p, done := newPlaces(self, dir), map[string]bool{}
+	if err := p.tidy(ctx); err != nil {
+		return 0, err
+	}
 	for _, fw := range campaign.Compared(c) {
 		if fw.Image == "" {
 			continue

@@ -29,13 +29,21 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+// coverDir names the folder into which the programs of the scripts write what of
+// the engine they reached (make cover); without it nothing is counted.
+const coverDir = "SOTABUILD_COVERDIR"
+
 func buildAndRun(m *testing.M) (int, error) {
 	dir, err := os.MkdirTemp("", "sotabuild-cmd-")
 	if err != nil {
 		return 1, err
 	}
 	defer os.RemoveAll(dir)
-	cmd := exec.Command("go", "build", "-trimpath", "-o", dir+"/", "./cmd/sotabuild", "./conformance/badserve")
+	args := []string{"build", "-trimpath", "-o", dir + "/"}
+	if os.Getenv(coverDir) != "" {
+		args = append(args, "-cover", "-coverpkg=github.com/sotabuild/sotabuild/...") // main must be counted, too, or nothing is written
+	}
+	cmd := exec.Command("go", append(args, "./cmd/sotabuild", "./conformance/badserve")...)
 	cmd.Dir = filepath.Join("..", "..")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -53,6 +61,9 @@ func TestScript(t *testing.T) {
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 			e.Setenv("NO_COLOR", "1")
+			if cover := os.Getenv(coverDir); cover != "" {
+				e.Setenv("GOCOVERDIR", cover)
+			}
 			return fixture(e.WorkDir)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){

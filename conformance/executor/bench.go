@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
@@ -96,6 +97,12 @@ func (b *bench) clean(j job) {
 	}
 	if left := living(j.mark); len(left) > 0 {
 		b.t.Errorf("left running: %v", left)
+		for _, line := range left { // they are ours by their mark
+			var pid int
+			if _, err := fmt.Sscan(line, &pid); err == nil {
+				syscall.Kill(pid, syscall.SIGKILL)
+			}
+		}
 	}
 	if list, err := e.List(ctx, j.run()); err != nil || len(list) > 0 {
 		b.t.Errorf("listed after reaping: %v, %v", list, err)

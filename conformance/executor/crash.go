@@ -14,6 +14,10 @@ import (
 // release lets a task end that waits for its file "go".
 func (b *bench) release(j job) {
 	b.t.Helper()
+	if b.Put != nil {
+		b.Put(b.t, j.ID, j.Dir, "go")
+		return
+	}
 	b.must(os.WriteFile(filepath.Join(j.Dir, "go"), nil, 0o644))
 }
 
@@ -229,6 +233,8 @@ func foreignHandle(b *bench) {
 
 func badTask(b *bench) {
 	e := b.fresh()
+	// Where the task's folder is elsewhere, the mounts are too, and nobody here
+	// sees them.
 	for what, change := range map[string]func(*executors.Task){
 		"an id with a slash":     func(t *executors.Task) { t.ID = "A/b" },
 		"no id":                  func(t *executors.Task) { t.ID = "" },
@@ -243,7 +249,7 @@ func badTask(b *bench) {
 		j := b.job("exit", "0")
 		b.must(e.Check(j.Task))
 		change(&j.Task)
-		if err := e.Check(j.Task); err == nil {
+		if err := e.Check(j.Task); err == nil && !(b.Put != nil && strings.Contains(what, "mount")) {
 			b.t.Errorf("%s was accepted", what)
 		}
 		if len(living(j.mark)) > 0 {

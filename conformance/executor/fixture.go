@@ -56,6 +56,9 @@ type Fixture struct {
 	// returns a function that says whether it still runs; it is removed with
 	// the test.
 	Stranger func(t *testing.T) (lives func() bool)
+	// Put makes an empty file in a running task's folder; nil is where the task
+	// sees Task.Dir itself.
+	Put func(t *testing.T, id executors.TaskID, dir, name string)
 	// Left names what the place still holds of a reaped task (a container, a
 	// job). nil holds nothing but processes, which the suite finds itself.
 	Left func(t *testing.T, id executors.TaskID) []string

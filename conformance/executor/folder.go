@@ -46,7 +46,7 @@ func environment(b *bench) {
 	_, s := b.report(func(j *job) { j.Process.Env = declared })
 	got := slices.DeleteFunc(s.Env, func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
-		return slices.Contains(b.Adds, name)
+		return slices.Contains(b.Adds, name) && !slices.Contains(declared, v)
 	})
 	slices.Sort(got)
 	slices.Sort(declared)

@@ -20,8 +20,46 @@ import (
 
 const startSlurm = "../../.ci/start-slurm"
 
-// slurmFixture runs batch jobs of the cluster that SLURM_CONF names.
-var slurmFixture = slurmOn("")
+// slurmFixture runs batch jobs of the cluster that SLURM_CONF names, all on one
+// node, whose GPUs are told apart by their numbers.
+var slurmFixture = Fixture{
+	Name: "slurm",
+	Missing: func() string {
+		if _, err := slurmNode(); err != nil {
+			return err.Error()
+		}
+		return ""
+	},
+	New: func(tasks string) (executors.Executor, error) {
+		node, err := slurmNode()
+		if err != nil {
+			return nil, err
+		}
+		return newSlurm(tasks, "", map[string]string{"nodelist": node})
+	},
+	Adds:   []string{runner.EnvLifeline},
+	GPUEnv: "SLURM_JOB_GPUS",
+	Cannot: map[string]string{
+		"MountReadOnly": "mounts nothing: a task sees the node's files as they are",
+		"ShmSize":       "has the node's /dev/shm; a task that needs more does not start",
+	},
+	Restart: restartController,
+	// A job of the same user whose name begins as ours do.
+	Stranger: func(t *testing.T) func() bool {
+		id := slurmSays(t, "", "#!/bin/sh\nsleep 600\n", "sbatch", "--parsable", "--output=/dev/null", "--job-name=sotabuild-suite-0123-not-ours")
+		t.Cleanup(func() { slurmSays(t, "", "", "scancel", id) })
+		return func() bool { return len(slurmJobs(t, id)) > 0 }
+	},
+	// The job's record comes a moment before the job's end.
+	Left: func(t *testing.T, id executors.TaskID) (left []string) {
+		for late := time.Now().Add(20 * time.Second); time.Now().Before(late); time.Sleep(100 * time.Millisecond) {
+			if left = slurmJobs(t, "sotabuild-"+string(id)+"-"); len(left) == 0 {
+				break
+			}
+		}
+		return left
+	},
+}
 
 func TestSlurm(t *testing.T) {
 	f := slurmFixture
@@ -39,60 +77,19 @@ func TestSlurmWithoutControlGroups(t *testing.T) {
 	if slurmFixture.Missing() != "" {
 		return // TestSlurm says it
 	}
-	t.Parallel()
-	f := slurmOn(newCluster(t, "bare", "16927", "no").conf)
+	cluster := newCluster(t, "bare", "16927", "no")
+	t.Setenv("SLURM_CONF", cluster.conf) // also for the engines in other processes
+	f := slurmFixture
 	for _, c := range cases {
-		if !slices.Contains([]string{"Deadline", "DeadlineUnseen", "StopHard", "StaleReaped", "GPUPool"}, c.name) {
+		if !slices.Contains([]string{"Deadline", "DeadlineUnseen", "StopHard", "StaleReaped"}, c.name) {
 			continue
 		}
 		t.Run(c.name, func(t *testing.T) {
 			b := &bench{Fixture: f, t: t, tasks: filepath.Join(t.TempDir(), "tasks")}
 			b.must(os.Mkdir(b.tasks, 0o700))
+			t.Cleanup(func() { cluster.explain(t, b.tasks) })
 			c.run(b)
 		})
-	}
-}
-
-// slurmOn runs batch jobs of a cluster; "" is the one that SLURM_CONF names. All
-// tasks run on one node, whose GPUs are told apart by their numbers.
-func slurmOn(conf string) Fixture {
-	return Fixture{
-		Name: "slurm",
-		Missing: func() string {
-			if _, err := slurmNode(conf); err != nil {
-				return err.Error()
-			}
-			return ""
-		},
-		New: func(tasks string) (executors.Executor, error) {
-			node, err := slurmNode(conf)
-			if err != nil {
-				return nil, err
-			}
-			return newSlurm(tasks, conf, map[string]string{"nodelist": node})
-		},
-		Adds:   []string{runner.EnvLifeline},
-		GPUEnv: "SLURM_JOB_GPUS",
-		Cannot: map[string]string{
-			"MountReadOnly": "mounts nothing: a task sees the node's files as they are",
-			"ShmSize":       "has the node's /dev/shm; a task that needs more does not start",
-		},
-		Restart: restartController,
-		// A job of the same user whose name begins as ours do.
-		Stranger: func(t *testing.T) func() bool {
-			id := slurmSays(t, conf, "#!/bin/sh\nsleep 600\n", "sbatch", "--parsable", "--output=/dev/null", "--job-name=sotabuild-suite-0123-not-ours")
-			t.Cleanup(func() { slurmSays(t, conf, "", "scancel", id) })
-			return func() bool { return len(slurmJobs(t, conf, id)) > 0 }
-		},
-		// The job's record comes a moment before the job's end.
-		Left: func(t *testing.T, id executors.TaskID) (left []string) {
-			for late := time.Now().Add(20 * time.Second); time.Now().Before(late); time.Sleep(100 * time.Millisecond) {
-				if left = slurmJobs(t, conf, "sotabuild-"+string(id)+"-"); len(left) == 0 {
-					break
-				}
-			}
-			return left
-		},
 	}
 }
 
@@ -128,11 +125,11 @@ func slurmSays(t *testing.T, conf, stdin, name string, args ...string) string {
 }
 
 // slurmNode is the name of the first node.
-func slurmNode(conf string) (string, error) {
-	if conf == "" && os.Getenv("SLURM_CONF") == "" {
+func slurmNode() (string, error) {
+	if os.Getenv("SLURM_CONF") == "" {
 		return "", errors.New("SLURM_CONF is not set; eval \"$(.ci/start-slurm)\" starts a cluster")
 	}
-	out, err := slurmCommand(conf, "sinfo", "--noheader", "--Node", "--format=%N").Output()
+	out, err := slurmCommand("", "sinfo", "--noheader", "--Node", "--format=%N").Output()
 	if err != nil {
 		return "", fmt.Errorf("no Slurm answers: %w", err)
 	}
@@ -146,9 +143,9 @@ func confinesMemory(t *testing.T) bool {
 
 // slurmJobs are the jobs that have not ended and have this id, or a name that
 // begins so.
-func slurmJobs(t *testing.T, conf, text string) (found []string) {
+func slurmJobs(t *testing.T, text string) (found []string) {
 	t.Helper()
-	for line := range strings.Lines(slurmSays(t, conf, "", "squeue", "--noheader", "--format=%i %j")) {
+	for line := range strings.Lines(slurmSays(t, "", "", "squeue", "--noheader", "--format=%i %j")) {
 		if id, name, _ := strings.Cut(line, " "); id == text || strings.HasPrefix(name, text) {
 			found = append(found, strings.TrimSpace(line))
 		}
@@ -210,6 +207,20 @@ func (c cluster) run(t *testing.T, word string) {
 	cmd.Env = c.env
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%s %s: %v\n%s", startSlurm, word, err, out)
+	}
+}
+
+// explain logs what is known of the tasks of a test that failed.
+func (c cluster) explain(t *testing.T, tasks string) {
+	if !t.Failed() {
+		return
+	}
+	files, _ := filepath.Glob(filepath.Join(tasks, "*", ".slurm", "*"))
+	logs, _ := filepath.Glob(filepath.Join(c.dir, "log", "slurm*.log"))
+	for _, path := range append(files, logs...) {
+		if text, err := os.ReadFile(path); err == nil {
+			t.Logf("%s: %s", path, text[max(0, len(text)-3000):])
+		}
 	}
 }
 

@@ -2,6 +2,8 @@ package executor
 
 import (
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,7 +12,7 @@ import (
 
 // fixtures are the executors under the suite, in the order of the table's
 // columns.
-var fixtures = []Fixture{localFixture, ociFixture, slurmFixture}
+var fixtures = []Fixture{localFixture, dockerFixture, dockerCopied, ociFixture, slurmFixture}
 
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "slurm-job" {
@@ -41,5 +43,29 @@ func TestTable(t *testing.T) {
 	}
 	if old != want {
 		t.Errorf("the table in %s is not what the fixtures say; SOTABUILD_UPDATE=1 rewrites it. Want\n%s", path, want)
+	}
+}
+
+// absent are the executors that CI does without, each with why.
+var absent = map[string]string{
+	"local": "it is always there",
+}
+
+// TestCIRequires: what CI does not require could be skipped there, and nobody
+// would see it.
+func TestCIRequires(t *testing.T) {
+	ci, err := os.ReadFile("../../.ci/run")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile(`SOTABUILD_REQUIRE=(\S+)`).FindSubmatch(ci)
+	if m == nil {
+		t.Fatal(".ci/run sets no SOTABUILD_REQUIRE")
+	}
+	for _, f := range fixtures {
+		required := slices.Contains(strings.Split(string(m[1]), ","), f.Name)
+		if required == (absent[f.Name] != "") {
+			t.Errorf("%s: .ci/run requires it (%t), or absent says why not (%q): one of both", f.Name, required, absent[f.Name])
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"slices"
 	"time"
 
 	"github.com/sotabuild/sotabuild/engine/cache"
@@ -20,6 +21,7 @@ func Make(g *compile.Graph, r cache.Reader, o Options) (*Plan, []compile.Problem
 		plan: &Plan{Nodes: make([]Node, len(g.Actions)), Serial: r.Serial()}, changed: map[key.Key]graph.NodeID{},
 	}
 	var problems []compile.Problem
+	m.givenUp = o.GivenUp
 	m.wanted, m.replace, problems = choose(g, o)
 	if len(problems) > 0 {
 		return nil, problems
@@ -112,6 +114,7 @@ type maker struct {
 	plan            *Plan
 	changed         map[key.Key]graph.NodeID // the first node of a key that is stale by a change
 	wanted, replace []bool
+	givenUp         []string
 }
 
 func (m *maker) node(id graph.NodeID) Node {
@@ -185,6 +188,10 @@ func (m *maker) toRun(a *compile.Action, n Node, manifest key.Manifest, records 
 		}
 	}
 	n.Record = nil
+	if last := newest(append(sameKey(history, n.Key), records...)); last != nil && n.Reason.Cause == CauseRetry && slices.Contains(m.givenUp, a.Addr) {
+		n.Verdict, n.Record = Blocked, last
+		return n
+	}
 	if _, ok := m.changed[n.Key]; !ok && n.Reason.Cause == CauseChanged {
 		m.changed[n.Key] = a.ID
 	}

@@ -89,7 +89,7 @@ type Node struct {
 	Verdict Verdict
 	Reason  Reason
 	Key     key.Key       // zero when it cannot be known yet
-	Record  *cache.Record // the hit, when Cached
+	Record  *cache.Record // the hit, when Cached; the failure, when given up
 	Seconds float64       // what it took the last time, for a node that may run; 0 is not known
 }
 
@@ -151,6 +151,10 @@ type Estimate struct {
 type Options struct {
 	Targets []string // their ancestors come along
 	Replace []string // to run although they are cached
+	// GivenUp are addresses of nodes that have just failed: they would be tried
+	// again, and are Blocked by that failure instead. An unknown one is no
+	// problem.
+	GivenUp []string
 	// Now is when samples are judged, for kinds that mind their age; the zero
 	// time finds none too old.
 	Now time.Time

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -59,6 +60,69 @@ func (i *Image) Extract(ctx context.Context, cache string) (dir string, err erro
 		return "", errors.Join(fmt.Errorf("unpacking image %s: %w", i.Ref, err), os.RemoveAll(fresh))
 	}
 	return dir, nil
+}
+
+// Files are an image's root file system on this host.
+type Files struct {
+	Dir      string `json:"-"`
+	Identity string `json:"identity"`
+	Config   Config `json:"config"`
+}
+
+// Unpack opens an image and extracts it. A registry is not asked for what was
+// named by digest and is below cache already.
+func Unpack(ctx context.Context, ref string, p Platform, cache string) (Files, error) {
+	p = p.orHost()
+	note := ""
+	if kind, _, err := Split(ref); err == nil && kind == Registry && strings.Contains(ref, "@sha256:") {
+		sum := sha256.Sum256([]byte(ref + "\n" + p.OS + "/" + p.Architecture + "/" + p.Variant))
+		note = filepath.Join(cache, "."+hex.EncodeToString(sum[:])+".json")
+		if f, ok := known(note, cache); ok {
+			return f, nil
+		}
+	}
+	i, err := Open(ctx, ref, p)
+	if err != nil {
+		return Files{}, err
+	}
+	f := Files{Identity: i.Identity(), Config: i.Config}
+	if f.Dir, err = i.Extract(ctx, cache); err != nil || note == "" {
+		return f, err
+	}
+	return f, f.remember(note)
+}
+
+// known reads a note. One that cannot be read, or whose files are gone, is
+// none.
+func known(note, cache string) (Files, bool) {
+	var f Files
+	text, err := os.ReadFile(note)
+	if err != nil || json.Unmarshal(text, &f) != nil {
+		return Files{}, false
+	}
+	f.Dir = filepath.Join(cache, strings.TrimPrefix(f.Identity, "sha256:"))
+	_, err = os.Stat(f.Dir)
+	return f, err == nil && f.Identity != ""
+}
+
+func (f Files) remember(note string) error {
+	text, err := json.Marshal(f)
+	if err != nil {
+		return fmt.Errorf("noting an image: %w", err)
+	}
+	fresh, err := os.CreateTemp(filepath.Dir(note), ".note-")
+	if err != nil {
+		return fmt.Errorf("noting an image: %w", err)
+	}
+	_, err = fresh.Write(text)
+	err = errors.Join(err, fresh.Sync(), fresh.Close())
+	if err == nil {
+		err = os.Rename(fresh.Name(), note)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("noting an image: %w", err), os.Remove(fresh.Name()))
+	}
+	return nil
 }
 
 // lock takes a lock that dies with its process. The file stays: removing it

@@ -598,6 +598,29 @@ func TestPlainHTTPStaysOnThisHost(t *testing.T) {
 	}
 }
 
+// FuzzLayer unpacks layers whose digests are right, whatever is in them: nothing
+// appears beside the cache.
+func FuzzLayer(f *testing.F) {
+	for _, l := range [][]e{
+		{{name: "d/"}, {name: "d/f", text: "x"}, {name: "d/.wh.g"}, {name: "d/.wh..wh..opq"}},
+		{{name: "l", text: "../../x", kind: tar.TypeSymlink}, {name: "l/f", text: "x"}, {name: "h", text: "l/f", kind: tar.TypeLink}},
+	} {
+		f.Add(tarOf(f, l...))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		i, err := Open(context.Background(), archive(t, "{}", b), amd)
+		must(t, err) // the archive around it is whole
+		around := t.TempDir()
+		dir, err := i.Extract(context.Background(), filepath.Join(around, "cache"))
+		if err == nil && filepath.Dir(filepath.Dir(dir)) != around {
+			t.Error(dir)
+		}
+		if there, err := os.ReadDir(around); err != nil || len(there) != 1 {
+			t.Errorf("beside the cache stands %v, %v", there, err)
+		}
+	})
+}
+
 // FuzzArchive: no bytes make us panic or write beside the folder.
 func FuzzArchive(f *testing.F) {
 	good, err := os.ReadFile(strings.TrimPrefix(archive(f, "{}", tarOf(f, e{name: "d/f", text: "x"}, e{name: "d/.wh.g"})), "docker-archive:"))

@@ -77,10 +77,11 @@ func TestRegistry(t *testing.T) {
 	output(t, "skopeo", "copy", "-q", "--dest-tls-verify=false", "oci:"+dir+"/l:1", "docker://"+host+"/team/x:oci")
 	output(t, "skopeo", "copy", "-q", "--src-tls-verify=false", "docker://"+host+"/team/x:1", "oci:"+dir+"/back:2")
 	output(t, "skopeo", "copy", "-q", "--src-tls-verify=false", "docker://"+host+"/team/x:1", "docker-archive:"+dir+"/back.tar:y:3")
+	output(t, "skopeo", "copy", "-q", "--dest-compress", "--dest-compress-format", "zstd", "oci:"+dir+"/l:1", "oci:"+dir+"/zstd:1")
 	digest := strings.TrimSpace(string(output(t, "skopeo", "inspect", "--tls-verify=false", "--format", "{{.Digest}}", "docker://"+host+"/team/x:1")))
 
 	ctx := context.Background()
-	for _, ref := range []string{host + "/team/x:1", host + "/team/x@" + digest, host + "/team/x:oci", "oci:" + dir + "/back:2", "oci:" + dir + "/back", "docker-archive:" + dir + "/back.tar", "oci:" + dir + "/l"} {
+	for _, ref := range []string{host + "/team/x:1", host + "/team/x@" + digest, host + "/team/x:oci", "oci:" + dir + "/back:2", "oci:" + dir + "/back", "docker-archive:" + dir + "/back.tar", "oci:" + dir + "/l", "oci:" + dir + "/zstd"} {
 		i, err := Open(ctx, ref, Platform{})
 		must(t, err)
 		if i.Identity() != built.Identity() {
@@ -91,6 +92,23 @@ func TestRegistry(t *testing.T) {
 		if got := list(t, root); got["bin/x"] != "#!/x" || got["l"] != "->/bin" || len(got) != 3 {
 			t.Errorf("%s holds %v", ref, got)
 		}
+	}
+	cache := t.TempDir()
+	for _, pinned := range []string{host + "/team/x@" + digest, host + "/team/x:1@" + digest} {
+		files, err := Unpack(ctx, pinned, Platform{}, cache)
+		must(t, err)
+		gone := strings.Replace(pinned, host, "127.0.0.1:1", 1) // the same note, for a registry that is not there
+		if _, err := Unpack(ctx, gone, Platform{}, cache); err == nil {
+			t.Errorf("%s was unpacked from another registry's note", gone)
+		}
+		silent, cancel := context.WithCancel(ctx)
+		cancel() // nothing can be asked any more
+		if again, err := Unpack(silent, pinned, Platform{}, cache); err != nil || again.Dir != files.Dir || again.Config.Env[0] != "A=<&>" {
+			t.Errorf("the second unpacking of %s: %+v, %v", pinned, again, err)
+		}
+	}
+	if _, err := Unpack(ctx, host+"/team/x:1", Platform{}, cache); err != nil {
+		t.Error(err)
 	}
 	i, err := Open(ctx, host+"/team/x:1", Platform{})
 	must(t, err)

@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/sotabuild/sotabuild/executors"
 	"github.com/sotabuild/sotabuild/executors/image"
@@ -27,6 +28,7 @@ type Setup struct {
 	Tasks   string            // folder of task folders
 	Folder  string            // for images, and what containers need beside them
 	Options map[string]string // of the executor block, as text
+	Say     func(string)      // gets a line where something takes long; nil hears nothing
 }
 
 // roots is the folder of unpacked root file systems, which the oci executor
@@ -51,6 +53,7 @@ type Kind struct {
 	// Images: its tasks run in a container image. The others run programs of
 	// the host.
 	Images bool
+	Help   string // what makes one answer
 	New    func(Setup) (executors.Executor, error)
 	// Answers says why nothing can run now; nil if something can, with what
 	// answers and its version, for people.
@@ -64,13 +67,24 @@ type Kind struct {
 	// Pull brings an image here and says how far it is. nil of a kind without
 	// images, or that reads its images where they are.
 	Pull func(ctx context.Context, s Setup, ref string, say func(string)) error
+	// Holds is what the kind calls the image of a reference, as it is noted when
+	// it is created, and Remove removes it. nil of a kind that keeps its images
+	// below Setup.Folder.
+	Holds  func(ctx context.Context, ref string) (string, error)
+	Remove func(ctx context.Context, s Setup, name string) error
+	// Disk is the folder of this host that its images fill beside
+	// Setup.Folder; nil or "" is none.
+	Disk func(context.Context, Setup) (string, error)
 }
+
+// patience bounds how long a daemon is waited for.
+const patience = 10 * time.Second
 
 // ErrAbsent marks an image that is not here and could be pulled.
 var ErrAbsent = errors.New("the image is not here")
 
 // Kinds is the table, in the order in which auto tries those with images.
-var Kinds = []Kind{local, oci, slurm}
+var Kinds = []Kind{local, docker, oci, slurm}
 
 // Named finds a kind in a table; false if it has none of that name.
 func Named(table []Kind, name string) (Kind, bool) {

@@ -18,7 +18,7 @@ import (
 )
 
 var oci = Kind{
-	Name: "oci", Images: true,
+	Name: "oci", Images: true, Help: "as root: apt-get install runc",
 	New:     func(s Setup) (executors.Executor, error) { return newOCI(s), nil },
 	Answers: ociAnswers,
 	Probe:   func(ctx context.Context, s Setup) error { return newOCI(s).Probe(ctx) },

@@ -8,7 +8,7 @@ import (
 )
 
 var slurm = Kind{
-	Name: "slurm",
+	Name: "slurm", Help: "run sotabuild on a login node, with SLURM_CONF set where it is not in /etc/slurm",
 	New: func(s Setup) (executors.Executor, error) {
 		return executor.New(executor.Config{Self: s.Self, Options: s.Options, Roots: []string{s.Tasks}})
 	},

@@ -78,9 +78,6 @@ func (e *Executor) Check(t executors.Task) error {
 		return err
 	}
 	program := e.args(t)[0]
-	if !filepath.IsAbs(program) {
-		return fmt.Errorf("task %s: its program %q is no absolute path", t.ID, program)
-	}
 	if info, err := os.Stat(program); err != nil || !info.Mode().IsRegular() || unix.Access(program, unix.X_OK) != nil {
 		return fmt.Errorf("task %s: its program %s is missing or cannot be executed", t.ID, program)
 	}
@@ -89,14 +86,11 @@ func (e *Executor) Check(t executors.Task) error {
 
 // check is about what can never work here.
 func check(t executors.Task) error {
-	if !t.ID.Valid() {
-		return fmt.Errorf("task %q: its id is not made of 1 to 63 of a-z, 0-9 and -", t.ID)
+	if err := t.Check(); err != nil {
+		return err
 	}
 	if t.Image != "" {
 		return fmt.Errorf("task %s: local runs no images; choose another executor, or leave out the image %s", t.ID, t.Image)
-	}
-	if t.Process.Terminal {
-		return fmt.Errorf("task %s: local gives no terminal", t.ID)
 	}
 	for _, m := range t.Mounts {
 		if m.Source != m.Destination || !filepath.IsAbs(m.Source) {
@@ -105,9 +99,6 @@ func check(t executors.Task) error {
 		if _, err := os.Stat(m.Source); err != nil {
 			return fmt.Errorf("task %s: its mount is missing: %w", t.ID, err)
 		}
-	}
-	if info, err := os.Stat(t.Dir); err != nil || !info.IsDir() || !filepath.IsAbs(t.Dir) {
-		return fmt.Errorf("task %s: its folder %q is not there, or not absolute", t.ID, t.Dir)
 	}
 	return nil
 }

@@ -31,6 +31,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/sotabuild/sotabuild/executors"
@@ -59,14 +60,18 @@ type Options struct {
 
 // Executor implements executors.Executor. Its lifelines end with it.
 type Executor struct {
-	opts  Options
-	local *local.Executor
+	opts   Options
+	local  *local.Executor
+	mu     sync.Mutex // guards images
+	images map[string]image.Files
 }
 
 var _ executors.Executor = (*Executor)(nil)
 
 // New returns an executor. It starts nothing and makes nothing.
-func New(o Options) *Executor { return &Executor{o, local.Named("oci", o.Self, o.Roots...)} }
+func New(o Options) *Executor {
+	return &Executor{opts: o, local: local.Named("oci", o.Self, o.Roots...), images: map[string]image.Files{}}
+}
 
 // Name is "oci".
 func (e *Executor) Name() string { return "oci" }

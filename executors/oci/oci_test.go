@@ -302,6 +302,9 @@ func TestWhatAContainerSees(t *testing.T) {
 	if text, err := os.ReadFile(rw + "/h"); err != nil || string(text) != "y\n" {
 		t.Errorf("a writable mount holds %q, %v", text, err)
 	}
+	if got := lists(nil, "echo forged > .oci/exit.json || mkdir .oci/x || mv .oci away || echo refused"); !strings.HasSuffix(got, "refused") {
+		t.Errorf("a container changes our notes: %q", got)
+	}
 	if got := lists(nil, "ip -o link | wc -l; ip -o link; nc -l -p 80 & until echo hi | nc 127.0.0.1 80 2>/dev/null; do :; done"); !strings.HasPrefix(got, "1\n") || !strings.Contains(got, "LOOPBACK,UP") || !strings.HasSuffix(got, "hi") {
 		t.Errorf("the network: %q", got)
 	}
@@ -345,9 +348,11 @@ func TestOneStart(t *testing.T) {
 		err error
 	}
 	all := make(chan result)
-	for range 4 {
+	var engines [4]*Executor // a lifeline ends with its executor
+	for i := range engines {
+		engines[i] = New(r.opts)
 		go func() {
-			h, err := New(r.opts).Start(context.Background(), task)
+			h, err := engines[i].Start(context.Background(), task)
 			all <- result{h, err}
 		}()
 	}
@@ -369,6 +374,7 @@ func TestOneStart(t *testing.T) {
 	if text, err := os.ReadFile(task.Dir + "/log"); err != nil || string(text) != "once\n" {
 		t.Errorf("it ran as %q, %v", text, err)
 	}
+	runtime.KeepAlive(engines)
 }
 
 // up waits for a file that a task writes when it is as far.
@@ -439,6 +445,13 @@ func engine(dir string) {
 // engineWith runs an engine of its own for a task until the task is up.
 func (r rig) engineWith(task executors.Task) *exec.Cmd {
 	r.t.Helper()
+	cmd := r.engineOf(task)
+	up(r.t, task.Dir+"/up")
+	return cmd
+}
+
+func (r rig) engineOf(task executors.Task) *exec.Cmd {
+	r.t.Helper()
 	for name, v := range map[string]any{"task.json": task, "options.json": r.opts} {
 		text, err := json.Marshal(v)
 		must(r.t, err)
@@ -449,7 +462,6 @@ func (r rig) engineWith(task executors.Task) *exec.Cmd {
 	cmd := exec.Command(program, "engine", task.Dir)
 	cmd.Stderr = os.Stderr
 	must(r.t, cmd.Start())
-	up(r.t, task.Dir+"/up")
 	return cmd
 }
 
@@ -495,6 +507,29 @@ func TestKilledEngineFindsTheEnd(t *testing.T) {
 	h := r.start(task)
 	if out := r.wait(h); out.Reason != executors.Exited || out.Code != 9 {
 		t.Errorf("the outcome is %+v", out)
+	}
+}
+
+// TestKilledAtAnyTime kills engines at any moment of a start. The next engine
+// that starts the task learns an end, the task ran at most once, and nothing is
+// left.
+func TestKilledAtAnyTime(t *testing.T) {
+	r := newRig(t)
+	for i := range 12 {
+		task := r.sh("echo run >> runs; sleep 0.1")
+		cmd := r.engineOf(task)
+		kill := time.NewTimer(time.Duration(i) * 40 * time.Millisecond)
+		<-kill.C
+		must(t, cmd.Process.Kill())
+		_ = cmd.Wait()
+		out := r.wait(r.start(task))
+		ran, err := os.ReadFile(task.Dir + "/runs")
+		if err != nil && !errors.Is(err, fs.ErrNotExist) || len(ran) > len("run\n") {
+			t.Errorf("killed after %d ms it ran as %q, %v", i*40, ran, err)
+		}
+		if out.Reason == executors.Exited && out.Code == 0 && string(ran) != "run\n" || out.Reason == executors.NotStarted {
+			t.Errorf("killed after %d ms the outcome is %+v, and it ran as %q", i*40, out, ran)
+		}
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+
 	"github.com/sotabuild/sotabuild/executors"
 	"github.com/sotabuild/sotabuild/executors/image"
 )
@@ -21,7 +23,7 @@ type plan struct {
 	State   string           `json:"state"`  // the runtime's --root
 	Bundle  string           `json:"bundle"` // holds config.json, rootfs, and the writable layer
 	Lower   string           `json:"lower,omitempty"`
-	Argv    []string         `json:"argv,omitempty"`
+	Spec    *specs.Spec      `json:"spec,omitempty"`
 	Refusal string           `json:"refusal,omitempty"` // why it is not started
 }
 
@@ -41,30 +43,42 @@ func (e *Executor) plan(t executors.Task) (plan, error) {
 	if err != nil {
 		return plan{}, fmt.Errorf("finding the folder of containers: %w", err)
 	}
-	argv := t.Process.Args
-	if len(argv) == 0 {
-		argv = []string{e.opts.Self, "runner", filepath.Join(t.Dir, "spec.json")}
-	}
-	return plan{ID: t.ID, Runtime: runtime, State: filepath.Join(folder, "state"), Bundle: filepath.Join(folder, "bundles", string(t.ID)), Argv: argv}, nil
+	return plan{ID: t.ID, Runtime: runtime, State: filepath.Join(folder, "state"), Bundle: filepath.Join(folder, "bundles", string(t.ID))}, nil
 }
 
-// prepare unpacks the image and writes the bundle. It returns the environment
-// of the task.
+// prepare unpacks the image and describes the container. It returns the
+// environment of the task.
 func (e *Executor) prepare(ctx context.Context, t executors.Task, p *plan) ([]string, error) {
-	i, err := image.Open(ctx, t.Image, image.Platform{})
+	files, err := e.unpacked(ctx, t.Image)
 	if err != nil {
 		return nil, err
 	}
-	if p.Lower, err = i.Extract(ctx, filepath.Join(e.opts.Folder, "images")); err != nil {
+	p.Lower = files.Dir
+	if p.Spec, err = e.spec(t); err != nil {
 		return nil, err
 	}
-	spec, err := e.spec(t)
-	if err != nil {
-		return nil, err
+	env := merged(files.Config.Env, p.Spec.Process.Env, t.Process.Env)
+	p.Spec.Process.Env = nil
+	return env, nil
+}
+
+// unpacked returns an image's files. A registry is asked once in the life of an
+// executor for each reference, so that a tag means the same for all tasks of an
+// apply, and registries that count are spared.
+func (e *Executor) unpacked(ctx context.Context, ref string) (image.Files, error) {
+	e.mu.Lock()
+	files, ok := e.images[ref]
+	e.mu.Unlock()
+	if ok {
+		return files, nil
 	}
-	env := merged(i.Config.Env, spec.Process.Env, t.Process.Env)
-	spec.Process.Env = nil
-	return env, p.write(spec)
+	files, err := image.Unpack(ctx, ref, image.Platform{}, filepath.Join(e.opts.Folder, "images"))
+	if kind, _, bad := image.Split(ref); err == nil && bad == nil && kind == image.Registry {
+		e.mu.Lock()
+		e.images[ref] = files
+		e.mu.Unlock()
+	}
+	return files, err
 }
 
 // merged puts environments on top of one another: of variables with the same
@@ -89,8 +103,13 @@ func merged(layers ...[]string) []string {
 // remove ends and removes the container and its files, whether there is one or
 // not.
 func (p plan) remove(ctx context.Context) error {
-	if _, err := os.Stat(filepath.Join(p.State, string(p.ID))); err == nil {
-		if err := p.run(ctx, nil, "delete", "--force", string(p.ID)); err != nil {
+	known := func() bool {
+		_, err := os.Stat(filepath.Join(p.State, string(p.ID)))
+		return err == nil
+	}
+	if known() {
+		err := p.run(ctx, nil, "delete", "--force", string(p.ID))
+		if err != nil && known() { // else another engine did the same
 			return fmt.Errorf("removing container %s: %w", p.ID, err)
 		}
 	}

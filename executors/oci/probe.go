@@ -10,7 +10,7 @@ import (
 
 // probe runs our program, which does nothing, in an empty container.
 func probe(ctx context.Context, p plan, self string) error {
-	s := &specs.Spec{
+	p.Spec = &specs.Spec{
 		Version: ociVersion, Root: &specs.Root{Path: "rootfs"},
 		Process: &specs.Process{Args: []string{self, EnterCommand}, Cwd: "/"},
 		Mounts: []specs.Mount{
@@ -23,7 +23,7 @@ func probe(ctx context.Context, p plan, self string) error {
 			Namespaces:  []specs.LinuxNamespace{{Type: specs.MountNamespace}, {Type: specs.NetworkNamespace}},
 		},
 	}
-	if err := p.write(s); err != nil {
+	if err := p.write(); err != nil {
 		return err
 	}
 	if err := p.run(ctx, func(*exec.Cmd) {}, "run", "--bundle", p.Bundle, string(p.ID)); err != nil {

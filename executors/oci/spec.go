@@ -30,11 +30,15 @@ var capabilities = []string{
 // spec describes the container of a task. Process.Env holds only what devices
 // need.
 func (e *Executor) spec(t executors.Task) (*specs.Spec, error) {
+	argv := t.Process.Args
+	if len(argv) == 0 {
+		argv = []string{e.opts.Self, "runner", filepath.Join(t.Dir, "spec.json")}
+	}
 	s := &specs.Spec{
 		Version: ociVersion, Annotations: t.Labels,
 		Root: &specs.Root{Path: "rootfs"},
 		Process: &specs.Process{
-			Args: append([]string{e.opts.Self, EnterCommand}, "--"), Cwd: t.Process.Cwd, User: t.Process.User,
+			Args: append([]string{e.opts.Self, EnterCommand, "--"}, argv...), Cwd: t.Process.Cwd, User: t.Process.User,
 			Capabilities: t.Process.Capabilities, NoNewPrivileges: t.Process.NoNewPrivileges, OOMScoreAdj: t.Process.OOMScoreAdj,
 			Rlimits: rlimits(t.Resources.Ulimits, t.Process.Rlimits),
 		},
@@ -98,9 +102,12 @@ func mounts(t executors.Task, self string) []specs.Mount {
 		}
 		out = append(out, m)
 	}
-	// Last, so that no mount of the task hides them.
+	// Last, so that no mount of the task hides them. What we write down of the
+	// task is ours alone: the container cannot make a link of it.
+	notes := filepath.Dir(planFile(t.Dir))
 	return append(out,
 		specs.Mount{Destination: t.Dir, Type: "bind", Source: t.Dir, Options: []string{"rbind", "rw"}},
+		specs.Mount{Destination: notes, Type: "bind", Source: notes, Options: []string{"bind", "ro"}},
 		specs.Mount{Destination: self, Type: "bind", Source: self, Options: []string{"bind", "ro"}})
 }
 
@@ -171,9 +178,8 @@ func (e *Executor) devices(gpus []string, s *specs.Spec) error {
 }
 
 // write writes the bundle: the folders and config.json.
-func (p plan) write(s *specs.Spec) error {
-	s.Process.Args = append(s.Process.Args, p.Argv...)
-	text, err := json.Marshal(s)
+func (p plan) write() error {
+	text, err := json.Marshal(p.Spec)
 	if err != nil {
 		return fmt.Errorf("describing container %s: %w", p.ID, err)
 	}

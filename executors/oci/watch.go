@@ -80,6 +80,9 @@ func (w *watcher) run(dir string, out *executors.Outcome) error {
 	// Namespaces belong to threads: what mounts and what starts the runtime
 	// must be one.
 	runtime.LockOSThread()
+	if err := p.write(); err != nil {
+		return errors.Join(err, p.remove(context.Background()))
+	}
 	if err := w.mount(); err != nil {
 		return errors.Join(err, w.remove())
 	}

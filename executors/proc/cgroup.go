@@ -66,9 +66,21 @@ func (g *Cgroup) Path() string { return g.path }
 // Open returns the descriptor of the folder for cloning a child into it.
 func (g *Cgroup) Open() (*os.File, error) { return os.Open(g.path) }
 
-// Kill sends SIGKILL to everything in the group, atomically.
+// Kill sends SIGKILL to everything in the group, atomically. A group that is
+// gone, which another engine may have removed meanwhile, has nothing in it.
 func (g *Cgroup) Kill() error {
-	if err := os.WriteFile(filepath.Join(g.path, "cgroup.kill"), []byte("1"), 0o600); err != nil {
+	f, err := os.OpenFile(filepath.Join(g.path, "cgroup.kill"), os.O_WRONLY, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		_, err = f.WriteString("1")
+		err = errors.Join(err, f.Close())
+	}
+	if errors.Is(err, unix.ENODEV) {
+		return nil
+	}
+	if err != nil {
 		return fmt.Errorf("killing control group %s: %w", g.path, err)
 	}
 	return nil

@@ -52,21 +52,29 @@ func (e *Executor) Stop(ctx context.Context, h executors.Handle, grace time.Dura
 	if err != nil {
 		return fmt.Errorf("stopping task %s: %w", h.Task, err)
 	}
+	patience := e.FileGrace
 	if s.Job != "" {
-		if err := e.kill(ctx, p, s.Job, never, grace); err != nil {
+		known, err := e.kill(ctx, p, s.Job, never, grace)
+		if err != nil {
 			return fmt.Errorf("stopping task %s: %w", h.Task, err)
 		}
+		if !known {
+			patience = max(patience, e.LostGrace)
+		}
 	}
-	return e.stopped(ctx, p, h, s, never)
+	return e.stopped(ctx, p, h, never, patience)
 }
 
-// stopped writes down how a task ended that we have stopped.
-func (e *Executor) stopped(ctx context.Context, p place, h executors.Handle, s state, never bool) error {
+// stopped writes down how a task ended that we have stopped. A job that was
+// killed leaves no record. One that Slurm lost sight of may be running still,
+// and heeds the order to stop: it has ended when it gives no sign of life for
+// as long as patience.
+func (e *Executor) stopped(ctx context.Context, p place, h executors.Handle, never bool, patience time.Duration) error {
 	if never {
 		if err := job.DropEnv(p.folder()); err != nil {
 			return err
 		}
-		_, err := e.keep(ctx, p, executors.Outcome{Reason: executors.Stopped, Detail: "job " + s.Job + " had not begun"})
+		_, err := e.keep(ctx, p, executors.Outcome{Reason: executors.Stopped, Detail: "its job had not begun"})
 		return err
 	}
 	pulse := pulse{folder: p.folder()}
@@ -80,16 +88,13 @@ func (e *Executor) stopped(ctx context.Context, p place, h executors.Handle, s s
 		if !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
-		// A job that was killed leaves no record. One that Slurm lost sight of may
-		// be running still; it heeds the order to stop.
-		quiet := pulse.silent() > max(e.FileGrace, 2*job.BeatEvery)
-		if !quiet && time.Since(begun) > stopPatience {
-			return fmt.Errorf("stopping task %s: Slurm says that job %s has ended, and it still shows signs of life", h.Task, s.Job)
-		}
-		if quiet {
+		if pulse.silent() > max(patience, 2*job.BeatEvery) {
 			out := executors.Outcome{Reason: executors.Signaled, Signal: signalName(int(unix.SIGKILL)), Detail: "its job left no record"}
 			_, err := e.keep(ctx, p, out)
 			return err
+		}
+		if time.Since(begun) > stopPatience {
+			return fmt.Errorf("stopping task %s: Slurm says that its job has ended, and it still gives signs of life", h.Task)
 		}
 		if !pause(ctx, 50*time.Millisecond) {
 			return ctx.Err()
@@ -113,8 +118,9 @@ func (e *Executor) lookAgain(ctx context.Context, p place) error {
 // and for a job that was killed.
 const stopPatience = 2 * time.Minute
 
-// kill brings a job down and waits until Slurm says that it has ended.
-func (e *Executor) kill(ctx context.Context, p place, id string, never bool, grace time.Duration) error {
+// kill brings a job down and waits until Slurm says that it has ended, or, as
+// known tells, that it does not know it.
+func (e *Executor) kill(ctx context.Context, p place, id string, never bool, grace time.Duration) (known bool, err error) {
 	begun := time.Now()
 	// The job ends what its program has started: it gets a moment for that.
 	hard, hopeless := begun.Add(grace+6*time.Second), begun.Add(grace+stopPatience)
@@ -124,18 +130,20 @@ func (e *Executor) kill(ctx context.Context, p place, id string, never bool, gra
 		w := list[id]
 		switch {
 		case err == nil && (!w.known() || w.over()):
-			return nil
+			return w.known(), nil
 		case err != nil && !away(err):
-			return err
+			return false, err
 		case err != nil:
-			// The job may be done without Slurm's word; and it can be told only
-			// through Slurm.
+			// The job heeds its order to stop also where Slurm tells it nothing.
 			if _, ended := job.ReadEnd(p.folder()); ended == nil {
-				return nil
+				return false, nil
 			}
-		case time.Now().After(hopeless):
-			return fmt.Errorf("job %s is still %s (%s) %s after it was to be killed", id, w.state, w.reason, time.Since(hard).Round(time.Second))
-		case time.Since(asked) > 3*time.Second:
+			err = fmt.Errorf("job %s may be running: %w", id, err)
+		default:
+			err = fmt.Errorf("job %s is still %s (%s)", id, w.state, w.reason)
+			if time.Since(asked) < 3*time.Second {
+				break
+			}
 			asked = time.Now()
 			args := []string{"--signal=TERM", "--batch", id}
 			if never || w.state == "PENDING" {
@@ -143,16 +151,16 @@ func (e *Executor) kill(ctx context.Context, p place, id string, never bool, gra
 			} else if time.Now().After(hard) {
 				args = []string{"--signal=KILL", "--full", id}
 			}
-			if _, err = e.client.run(ctx, "", "scancel", args...); err != nil && ctx.Err() != nil {
-				return ctx.Err()
+			// Whatever it says, the state will show.
+			if _, said := e.client.run(ctx, "", "scancel", args...); said != nil {
+				err = fmt.Errorf("%w: %w", err, said)
 			}
-			// Whatever else it said, the state will show.
 		}
 		if time.Now().After(hopeless) {
-			return fmt.Errorf("job %s may be running: %w", id, err)
+			return false, err
 		}
 		if !pause(ctx, wait) {
-			return ctx.Err()
+			return false, ctx.Err()
 		}
 	}
 }
@@ -177,7 +185,8 @@ func (e *Executor) stopOrphan(ctx context.Context, h executors.Handle, why error
 			if _, err := e.client.run(ctx, "", "scancel", id); err != nil {
 				return err
 			}
-			return e.kill(ctx, p, id, true, 0)
+			_, err := e.kill(ctx, p, id, true, 0)
+			return err
 		}
 	}
 	return nil // Slurm knows it as ended, or not at all, and nothing else of it is there

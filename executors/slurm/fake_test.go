@@ -348,6 +348,34 @@ func TestForgottenJobThatLives(t *testing.T) {
 	beats.Wait()
 }
 
+// TestStopOfAForgottenJob: Slurm tells it nothing, and it heeds the order in its
+// folder.
+func TestStopOfAForgottenJob(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, nil)
+	f.e.LostGrace = time.Minute
+	task := f.task()
+	h := f.start(task)
+	begun(t, task, "17")
+	f.write("queue", "")
+	folder := filepath.Join(task.Dir, job.Folder)
+	stopped := make(chan error, 1)
+	go func() { stopped <- f.e.Stop(context.Background(), h, time.Second) }()
+	until(t, 30*time.Second, "the order to stop", func() bool { _, err := os.Stat(filepath.Join(folder, "stop.json")); return err == nil })
+	select {
+	case err := <-stopped:
+		t.Errorf("the stop ended (%v), and nobody knows whether the job lives", err)
+	default:
+	}
+	record(t, folder, "end.json", job.End{Task: task.ID, Told: true, Outcome: executors.Outcome{Reason: executors.Exited}})
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+	if o := wait(t, f.e, h); o.Reason != executors.Stopped || o.Detail != "exited 0" {
+		t.Errorf("outcome %+v", o)
+	}
+}
+
 // TestStatesThatAreNoEnd: also those that this version does not know.
 func TestStatesThatAreNoEnd(t *testing.T) {
 	t.Parallel()

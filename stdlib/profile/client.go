@@ -52,8 +52,9 @@ type Summary struct {
 	Warmup      int      `json:"warmup_steps,omitempty"` // at least so many ran before the profiler
 	Active      int      `json:"active_steps,omitempty"` // at least so many ran while it was on
 	Host        bool     `json:"host_operators,omitempty"`
-	Trace       string   `json:"trace"` // the server's name for the file that was kept
-	Rank        int      `json:"rank"`  // -1 where neither name nor content says
+	Whole       bool     `json:"whole,omitempty"` // no step of it is named: all of it is the stage
+	Trace       string   `json:"trace"`           // the server's name for the file that was kept
+	Rank        int      `json:"rank"`            // -1 where neither name nor content says
 	SetAside    []string `json:"set_aside,omitempty"`
 	Warnings    []string `json:"warnings,omitempty"`
 }

@@ -207,6 +207,37 @@ func TestNCUBlockers(t *testing.T) {
 	}
 }
 
+// TestNCUWithoutHarness: what a trace does not say about the kernel is a
+// blocker, and nothing is run.
+func TestNCUWithoutHarness(t *testing.T) {
+	s := asked(t, "collect")
+	s.NoHarness = "rank0.json has no operator around the launches of k, as in a graph replay"
+	rec, d, files := digestNode(t, s)
+	if d.Blocker == nil || d.Blocker.Code != "no_harness" || d.Blocker.Detail != s.NoHarness || !strings.Contains(d.Blocker.Remedy, "mapping trace") {
+		t.Fatalf("blocker %+v", d.Blocker)
+	}
+	if rec.Outcome.Class != string(result.NoCounters) || len(files["blocker"]) == 0 || len(files) != 3 {
+		t.Errorf("outcome %+v, %d files", rec.Outcome, len(files))
+	}
+}
+
+// TestNCUArgs: a harness that names its range is profiled in it, and clocks are
+// left where that is asked for.
+func TestNCUArgs(t *testing.T) {
+	h := Harness{Argv: []string{"/py", "h.py"}, Kernel: "^k$", Ranged: true}
+	const always = "--set full --import-source yes --target-processes all --kernel-name regex:^k$ --launch-count 1 "
+	if got := strings.Join(h.NCUArgs("/r", "none"), " "); got != always+"--profile-from-start off --clock-control none --force-overwrite --export /r -- /py h.py" {
+		t.Error(got)
+	}
+	h.Ranged = false
+	if got := strings.Join(h.NCUArgs("/r", ""), " "); got != always+"--force-overwrite --export /r -- /py h.py" {
+		t.Error(got)
+	}
+	if _, err := DeclareNCU("ncu.x", "", nil, NCUSpec{NoHarness: "x", Clocks: "fast"}); err == nil || !strings.Contains(err.Error(), "base") {
+		t.Errorf("clocks fast: %v", err)
+	}
+}
+
 // TestNCUSameKernel: a question that is wrong is told with its reason, and is
 // no blocker.
 func TestNCUSameKernel(t *testing.T) {

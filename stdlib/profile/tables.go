@@ -84,6 +84,10 @@ func tablesOf(ctx context.Context, j compile.Job) (values []compile.Value, err e
 				o.MappingName = sum.Trace
 			} else {
 				o.Name, o.Host = sum.Trace, sum.Host
+				if sum.Whole {
+					// A folder's name tells the stage where no step does.
+					o.Name = string(sum.Stage) + "/" + sum.Trace
+				}
 			}
 		}
 	}

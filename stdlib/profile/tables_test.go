@@ -77,6 +77,13 @@ func TestTables(t *testing.T) {
 	if err := json.Unmarshal(r.Outputs[1].Bytes, &res); err != nil || res.Reports[0].Stages[0].Times.Sum != 100_000 {
 		t.Errorf("%v, %+v", err, res.Reports)
 	}
+	// A trace that names no step is all of the stage that was loaded.
+	plain := job
+	plain.Inputs = []compile.InputValue{input("formal summary", `{"trace":"rank0.json","whole":true,"stage":"decode"}`),
+		input("formal trace", strings.Replace(formal, "execute_context_0(0)_generation_8(8)", "a step", 1))}
+	if r = tables(t.Context(), plain); r.Outcome.State != cache.OK || !strings.Contains(string(r.Outputs[0].Bytes), "### decode") {
+		t.Errorf("without steps: %+v", r.Outcome)
+	}
 	job.Inputs = job.Inputs[:2]
 	if r = tables(t.Context(), job); r.Outcome.State != cache.OK || strings.Contains(string(r.Outputs[0].Bytes), "aten::mm") {
 		t.Errorf("without a mapping: %+v", r.Outcome)
@@ -139,7 +146,7 @@ func TestImportWithoutSteps(t *testing.T) {
 	if r, _ := imports(t, Import{Stage: Decode}, plain); r.Outcome.State != cache.Failed {
 		t.Errorf("nobody said: %+v", r.Outcome)
 	}
-	if r, sum := imports(t, Import{Stage: Decode, Said: true}, plain); r.Outcome.State != cache.OK || !strings.Contains(fmt.Sprint(sum.Warnings), "taken as decode") {
+	if r, sum := imports(t, Import{Stage: Decode, Said: true}, plain); r.Outcome.State != cache.OK || !sum.Whole || !strings.Contains(fmt.Sprint(sum.Warnings), "taken as decode") {
 		t.Errorf("said: %+v %+v", r.Outcome, sum)
 	}
 }

@@ -14,6 +14,8 @@ import (
 
 	"github.com/sotabuild/sotabuild/executors"
 	"github.com/sotabuild/sotabuild/stdlib/trace"
+	"github.com/sotabuild/sotabuild/stdlib/trace/launch"
+	"github.com/sotabuild/sotabuild/stdlib/trace/triage"
 )
 
 // A trace is taken as written when its folder did not change for settled. Some
@@ -113,17 +115,17 @@ func (w want) choose(ctx context.Context, inputs []trace.Input, sum *Summary) (s
 			sum.SetAside = append(sum.SetAside, base+": another rank")
 			continue
 		}
-		warnings, host, err := w.check(ctx, in)
+		res, host, err := w.check(ctx, in)
 		if ctx.Err() != nil {
 			return "", ctx.Err()
 		}
 		if err != nil {
-			reason := fmt.Sprintf("%s: %v", base, err)
+			reason := fmt.Sprintf("%s: %s", base, strings.ReplaceAll(err.Error(), in.Path, base))
 			sum.SetAside, reasons = append(sum.SetAside, reason), append(reasons, reason)
 			continue
 		}
 		chosen, sum.Trace, sum.Rank, sum.Host = in.Path, base, in.Rank, host
-		sum.Warnings = append(sum.Warnings, warnings...)
+		sum.Warnings, sum.Whole = append(sum.Warnings, res.warnings...), res.whole
 	}
 	if chosen == "" {
 		return "", wrong(executors.ClassNoOutput, "no trace of the %s stage: %s", w.stage, strings.Join(reasons, "; "))
@@ -131,9 +133,15 @@ func (w want) choose(ctx context.Context, inputs []trace.Input, sum *Summary) (s
 	return chosen, nil
 }
 
+// found is what a trace holds.
+type found struct {
+	warnings []string
+	whole    bool // no step is named, and all of it is the stage
+}
+
 // check reads a trace and checks that it holds work of the stage; host says
 // that the work is the host's.
-func (w want) check(ctx context.Context, in trace.Input) (warnings []string, host bool, err error) {
+func (w want) check(ctx context.Context, in trace.Input) (f found, host bool, err error) {
 	o := trace.TriageOptions{Paths: []string{in.Path}, Cutoff: trace.DefaultCutoff}
 	res, err := trace.TriageOf(ctx, o)
 	if errors.Is(err, trace.ErrNoGPU) && w.host {
@@ -141,27 +149,29 @@ func (w want) check(ctx context.Context, in trace.Input) (warnings []string, hos
 		res, err = trace.TriageOf(ctx, o)
 	}
 	if err != nil {
-		return nil, false, err
+		return f, false, err
 	}
-	warnings, err = w.holds(res)
-	return warnings, host, err
+	f, err = w.holds(res)
+	return f, host, err
 }
 
 // holds checks that a triage has work of the stage. A trace without any step
 // annotation is taken whole, with a warning, where the stage is known.
-func (w want) holds(res trace.TriageResult) (warnings []string, err error) {
+func (w want) holds(res trace.TriageResult) (f found, err error) {
 	var stages []string
 	for _, r := range res.Reports {
-		warnings = append(warnings, r.Warnings...)
+		f.warnings = append(f.warnings, r.Warnings...)
+		f.whole = !slices.ContainsFunc(r.Coverage.Rules, func(s triage.RuleShare) bool { return s.Rule != launch.ByFile.String() })
 		for _, st := range r.Stages {
 			if string(st.Stage) == string(w.stage) && st.Times.Busy > 0 {
-				return warnings, nil
+				return f, nil
 			}
 			stages = append(stages, string(st.Stage))
 		}
 		if len(r.Coverage.Rules) == 0 && w.known {
-			return append(warnings, fmt.Sprintf("The trace names no step, so all of it is taken as %s; the load was.", w.stage)), nil
+			f.warnings = append(f.warnings, fmt.Sprintf("The trace names no step, so all of it is taken as %s; the load was.", w.stage))
+			return f, nil
 		}
 	}
-	return nil, fmt.Errorf("no GPU time in the %s stage; the trace has %s", w.stage, strings.Join(slices.Compact(stages), ", "))
+	return f, fmt.Errorf("no GPU time in the %s stage; the trace has %s", w.stage, strings.Join(slices.Compact(stages), ", "))
 }

@@ -84,6 +84,9 @@ func TriageOf(ctx context.Context, o TriageOptions) (TriageResult, error) {
 		return res, err
 	}
 	to := triage.Options{Cutoff: o.Cutoff, Catalogue: fuse.Builtin()}
+	if o.Host {
+		to.NoIdle = "the work is the host's"
+	}
 	if o.Tree != "" {
 		to.Tree = os.DirFS(o.Tree)
 	}

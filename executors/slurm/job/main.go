@@ -272,9 +272,7 @@ func (t *task) follow(end *End) {
 			reason, over = executors.TimedOut, true
 			t.stop(t.Grace)
 		case <-beats.C:
-			if err := t.beat(); err != nil {
-				fmt.Fprintf(os.Stderr, "sotabuild slurm-job: %v\n", err)
-			}
+			t.show()
 			if seen(t.folder, stopFile) {
 				end.Told, over = true, true
 				t.stop(t.grace())
@@ -323,15 +321,34 @@ func (t *task) grace() time.Duration {
 // ended by sweep.
 func (t *task) stop(grace time.Duration) {
 	t.signal(unix.SIGTERM)
-	select {
-	case <-t.child.Done:
-		return
-	case <-time.After(grace):
+	if !t.ends(grace) {
+		t.signal(unix.SIGKILL)
+		t.ends(patience)
 	}
-	t.signal(unix.SIGKILL)
-	select {
-	case <-t.child.Done:
-	case <-time.After(patience):
+}
+
+// ends waits for the program's end, and shows meanwhile that we live.
+func (t *task) ends(wait time.Duration) bool {
+	late := time.NewTimer(wait)
+	defer late.Stop()
+	beats := time.NewTicker(BeatEvery)
+	defer beats.Stop()
+	for {
+		select {
+		case <-t.child.Done:
+			return true
+		case <-late.C:
+			return false
+		case <-beats.C:
+			t.show()
+		}
+	}
+}
+
+// show is a beat whose failure stops nothing.
+func (t *task) show() {
+	if err := t.beat(); err != nil {
+		fmt.Fprintf(os.Stderr, "sotabuild slurm-job: %v\n", err)
 	}
 }
 

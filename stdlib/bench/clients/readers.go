@@ -20,8 +20,7 @@ import (
 
 func cpu() time.Duration { return bench.ThisHost().CPU() }
 
-// readOurs is the whole load generator as `sotabuild bench` uses it, verdict
-// and all.
+// readOurs is the whole load generator as `sotabuild bench` uses it.
 func readOurs(addr string, streams, rounds int) (late []int64, used time.Duration, err error) {
 	dir, err := os.MkdirTemp("", "sotabuild-clients-")
 	if err != nil {
@@ -39,13 +38,17 @@ func readOurs(addr string, streams, rounds int) (late []int64, used time.Duratio
 	if err != nil {
 		return nil, 0, err
 	}
-	before := cpu()
-	rep, err := bench.Run(context.Background(), bench.Spec{Version: bench.SpecVersion, URL: "http://" + addr, Path: "/v1/completions", API: bench.Completions,
+	// CPU time counts from the first send to the last byte, as for the others:
+	// the prompts were read before and the verdict is found afterwards.
+	host := bench.ThisHost()
+	var at []time.Duration
+	host.CPU = func() time.Duration { at = append(at, cpu()); return at[len(at)-1] }
+	rep, err := host.Run(context.Background(), bench.Spec{Version: bench.SpecVersion, URL: "http://" + addr, Path: "/v1/completions", API: bench.Completions,
 		Model: "sim", Prompts: filepath.Join(dir, "p"), Load: bench.Load{Arrival: bench.Inf}, Rules: bench.Rules{MinSuccess: 1, IgnoreEOS: true}})
 	if err != nil {
 		return nil, 0, err
 	}
-	used = cpu() - before
+	used = at[len(at)-1] - at[0]
 	if rep.Row.Requests.OK != streams {
 		return nil, 0, fmt.Errorf("%d of %d requests succeeded: %s", rep.Row.Requests.OK, streams, rep.Row.Reason)
 	}

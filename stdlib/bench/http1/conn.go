@@ -152,6 +152,10 @@ func (k *conn) took(b []byte, err error) bool {
 // rooms are read buffers of connections that are not the kernel's.
 var rooms = sync.Pool{New: func() any { return new([16 << 10]byte) }}
 
+// writeGrace is how long after a whole answer its request may still be being
+// written. It had been read, as a rule, and its writer has only to notice.
+const writeGrace = 10 * time.Millisecond
+
 // converse is exchange on any other connection: the request is written beside.
 func (k *conn) converse(ctx context.Context, request []byte) error {
 	stop := context.AfterFunc(ctx, func() { _ = k.Conn.Close() })
@@ -170,10 +174,12 @@ func (k *conn) converse(ctx context.Context, request []byte) error {
 	}
 	rooms.Put(room)
 	var failed error
+	late := time.NewTimer(writeGrace)
+	defer late.Stop()
 	select {
 	case failed = <-sent:
-	default:
-		// It is over before the request was: closing ends the writing.
+	case <-late.C:
+		// The server answered without reading all: closing ends the writing.
 		_ = k.Conn.Close()
 		<-sent
 		k.msg.extra = true

@@ -16,7 +16,7 @@ type poller struct {
 	ended       chan struct{}
 
 	mu    sync.Mutex
-	conns map[int32]*conn // by descriptor; guarded by mu
+	conns []*conn // by descriptor; guarded by mu
 }
 
 func newPoller() (*poller, error) {
@@ -28,7 +28,7 @@ func newPoller() (*poller, error) {
 	if err != nil {
 		return nil, errors.Join(os.NewSyscallError("eventfd", err), unix.Close(epoll))
 	}
-	p := &poller{epoll: epoll, wake: wake, ended: make(chan struct{}), conns: map[int32]*conn{}}
+	p := &poller{epoll: epoll, wake: wake, ended: make(chan struct{})}
 	if err := p.watch(wake); err != nil {
 		return nil, errors.Join(err, unix.Close(epoll), unix.Close(wake))
 	}
@@ -43,7 +43,10 @@ func (p *poller) watch(fd int) error {
 // add begins to read a connection, until its answer is over.
 func (p *poller) add(k *conn) error {
 	p.mu.Lock()
-	p.conns[int32(k.fd)] = k
+	if n := k.fd + 1 - len(p.conns); n > 0 {
+		p.conns = append(p.conns, make([]*conn, n)...)
+	}
+	p.conns[k.fd] = k
 	p.mu.Unlock()
 	err := p.watch(k.fd)
 	if err != nil {
@@ -54,7 +57,7 @@ func (p *poller) add(k *conn) error {
 
 func (p *poller) forget(k *conn) {
 	p.mu.Lock()
-	delete(p.conns, int32(k.fd))
+	p.conns[k.fd] = nil
 	p.mu.Unlock()
 }
 

@@ -37,10 +37,21 @@ func (f *framer) feed(b []byte, emit func(name, data []byte)) error {
 			f.line = append(f.line, b...)
 			break
 		}
-		f.line = append(f.line, b[:n]...)
+		line := b[:n]
+		if len(f.line) > 0 {
+			f.line = append(f.line, line...)
+			line = f.line
+		}
 		f.cr = b[n] == '\r'
 		b = b[n+1:]
-		f.endLine(emit)
+		// Most events are one line and its empty line in one read: they are
+		// told where they are.
+		if value, ok := bytes.CutPrefix(line, []byte("data: ")); ok && f.used && !f.cr && len(f.data) == 0 && len(b) > 0 && b[0] == '\n' {
+			emit(f.name, value)
+			f.line, f.name, b = f.line[:0], f.name[:0], b[1:]
+			continue
+		}
+		f.endLine(line, emit)
 	}
 	if n := len(f.line) + len(f.data); n > maxEvent {
 		return fmt.Errorf("an event of more than %d bytes", maxEvent)
@@ -63,8 +74,7 @@ func lineEnd(b []byte) int {
 // open says whether the stream ends here inside an event.
 func (f *framer) open() bool { return len(f.line)+len(f.data) > 0 }
 
-func (f *framer) endLine(emit func(name, data []byte)) {
-	line := f.line
+func (f *framer) endLine(line []byte, emit func(name, data []byte)) {
 	f.line = f.line[:0]
 	if !f.used {
 		f.used = true

@@ -49,6 +49,11 @@ func WriteRun(v report.View, p *prepare.Prepared, r cache.Reader, tasks string, 
 	if err := j.artefacts(v, tasks, files); err != nil {
 		return "", err
 	}
+	lives, err := j.lives(v, tasks)
+	if err != nil {
+		return "", err
+	}
+	files[stateFile] = stateText(lives)
 	if err := archive.Files(p.Campaign.Name, j.samples(), r, files); err != nil {
 		return "", err
 	}

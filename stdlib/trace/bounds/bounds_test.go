@@ -68,3 +68,32 @@ func TestJudge(t *testing.T) {
 		t.Errorf("an unnamed device is judged: %s", b)
 	}
 }
+
+// Names as drivers write them; a name that only looks like a known one has no
+// peak.
+func TestProductOf(t *testing.T) {
+	for device, want := range map[string]string{
+		"NVIDIA H200": "NVIDIA H200", "NVIDIA H100 80GB HBM3": "NVIDIA H100 SXM", "NVIDIA H100 PCIe": "NVIDIA H100 PCIe",
+		"NVIDIA A100-SXM4-80GB": "NVIDIA A100 80GB", "NVIDIA A100-SXM4-40GB": "NVIDIA A100 40GB", "NVIDIA A100 80GB PCIe": "NVIDIA A100 80GB PCIe",
+		"Tesla V100-SXM2-16GB": "NVIDIA V100", "Tesla T4": "NVIDIA T4", "NVIDIA L4": "NVIDIA L4", "NVIDIA L40S": "NVIDIA L40S",
+		"AMD_Instinct_MI300X": "AMD MI300X", "NVIDIA GB200": "NVIDIA GB200", "NVIDIA B200": "NVIDIA B200",
+		"NVIDIA L40": "", "NVIDIA GH200 480GB": "", "AMD Instinct MI300A": "", "NVIDIA T400": "", "NVIDIA H20": "", "NVIDIA A10": "",
+		"NVIDIA H100 80GB HBM3 MIG 1g.10gb": "", "": "",
+	} {
+		p, ok := bounds.ProductOf(device)
+		if p.Name != want || ok != (want != "") || ok && p.Source == "" {
+			t.Errorf("%q is %+v, want %q", device, p, want)
+		}
+	}
+}
+
+// A type without a peak is not judged by compute: unknown is not 0 %.
+func TestUnknownPeak(t *testing.T) {
+	b := bounds.Judge(bounds.Work{FLOPs: 1e12, Bytes: 0.48e12, DType: "fp64"}, 1, "NVIDIA H200")
+	if b.NoPeak != "fp64" || b.Limit != "" || strings.Contains(b.String(), "compute") || !strings.Contains(b.String(), "its peak in fp64 is not known") {
+		t.Errorf("%+v: %s", b, b)
+	}
+	if b = bounds.Judge(bounds.Work{FLOPs: 1e12, Bytes: 2.4e12, DType: "fp64"}, 1, "NVIDIA H200"); b.Limit != bounds.ByMemory {
+		t.Errorf("half of the memory's rate: %s", b)
+	}
+}

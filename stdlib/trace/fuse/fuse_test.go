@@ -122,15 +122,17 @@ func TestRegressed(t *testing.T) {
 }
 
 func TestBrokenCatalogues(t *testing.T) {
-	const ok = `"title":"t","why":"w","sources":[{"framework":"f","state":"mainline","path":"p"}]`
+	const ok = `"title":"t","why":"w","dtypes":["any"],"sources":[{"framework":"f","state":"mainline","path":"p","versions":"unknown"}]`
 	for text, want := range map[string]string{
 		`{`:                         "unexpected end",
 		`{"patterns":[{"id":"a"}]}`: "needs id",
-		`{"patterns":[{"id":"a","parts":[["v"],["norm"]],` + ok + `}]}`:                                                                         "too short",
-		`{"patterns":[{"id":"a","parts":[["@nope"],["norm"]],` + ok + `}]}`:                                                                     "no kernel family",
-		`{"patterns":[{"id":"a","parts":[["@norm"],[]],` + ok + `}]}`:                                                                           "part",
-		`{"patterns":[{"id":"a","parts":[["@norm"],["@rope"]],"title":"t","why":"w","sources":[{"framework":"f","state":"soon","path":"p"}]}]}`: "state",
-		`{"patterns":[{"id":"a","parts":[["@norm"],["@rope"]],` + ok + `},{"id":"a","parts":[["@norm"],["@rope"]],` + ok + `}]}`:                "twice",
+		`{"patterns":[{"id":"a","parts":[["v"],["norm"]],` + ok + `}]}`:     "too short",
+		`{"patterns":[{"id":"a","parts":[["@nope"],["norm"]],` + ok + `}]}`: "no kernel family",
+		`{"patterns":[{"id":"a","parts":[["@norm"],[]],` + ok + `}]}`:       "part",
+		`{"patterns":[{"id":"a","parts":[["@norm"],["@rope"]],"title":"t","why":"w","dtypes":["any"],"sources":[{"framework":"f","state":"soon","path":"p","versions":"unknown"}]}]}`: "state",
+		`{"patterns":[{"id":"a","parts":[["@norm"],["@rope"]],"title":"t","why":"w","sources":[{"framework":"f","state":"mainline","path":"p","versions":"1"}]}]}`:                    "dtypes",
+		`{"patterns":[{"id":"a","parts":[["@norm"],["@rope"]],"title":"t","why":"w","dtypes":["any"],"sources":[{"framework":"f","state":"mainline","path":"p"}]}]}`:                  "versions",
+		`{"patterns":[{"id":"a","parts":[["@norm"],["@rope"]],` + ok + `},{"id":"a","parts":[["@norm"],["@rope"]],` + ok + `}]}`:                                                      "twice",
 	} {
 		if _, err := fuse.Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Parse(%s) = %v, want %q", text, err, want)

@@ -27,9 +27,9 @@ var builtin []byte
 type Pattern struct {
 	ID      string     `json:"id"`
 	Title   string     `json:"title"`
-	Parts   [][]string `json:"parts"` // in order; each a list of alternatives, see needle
-	Fused   []string   `json:"fused"` // needles of the kernel that does it all
-	DTypes  []string   `json:"dtypes,omitempty"`
+	Parts   [][]string `json:"parts"`           // in order; each a list of alternatives, see needle
+	Fused   []string   `json:"fused"`           // needles of the kernel that does it all
+	DTypes  []string   `json:"dtypes"`          // "any", or types of which one must be seen
 	Ranks   int        `json:"ranks,omitempty"` // least world size at which it makes sense
 	Why     string     `json:"why"`
 	Sources []Source   `json:"sources"`
@@ -40,9 +40,9 @@ type Pattern struct {
 // Source is one framework's implementation.
 type Source struct {
 	Framework string `json:"framework"`
-	State     string `json:"state"` // mainline | in_flight
-	Since     string `json:"since,omitempty"`
-	Path      string `json:"path"` // in the framework's repository
+	State     string `json:"state"`    // mainline | in_flight
+	Versions  string `json:"versions"` // which are known to have it; "unknown" says so
+	Path      string `json:"path"`     // in the framework's repository
 	Symbol    string `json:"symbol"`
 	Switch    string `json:"switch,omitempty"` // what turns it on; empty: always on where it applies
 }
@@ -97,12 +97,15 @@ func Parse(b []byte) (Catalogue, error) {
 }
 
 func (p *Pattern) compile() error {
-	if p.ID == "" || p.Title == "" || p.Why == "" || len(p.Parts) < 2 || len(p.Sources) == 0 {
-		return fmt.Errorf("it needs id, title, why, two parts and a source")
+	if p.ID == "" || p.Title == "" || p.Why == "" || len(p.Parts) < 2 || len(p.Sources) == 0 || len(p.DTypes) == 0 {
+		return fmt.Errorf("it needs id, title, why, two parts, dtypes (\"any\" for all) and a source")
+	}
+	if len(p.DTypes) == 1 && p.DTypes[0] == "any" {
+		p.DTypes = nil
 	}
 	for _, s := range p.Sources {
-		if s.Framework == "" || s.Path == "" || s.State != "mainline" && s.State != "in_flight" {
-			return fmt.Errorf("a source needs framework, path and a state mainline or in_flight")
+		if s.Framework == "" || s.Path == "" || s.Versions == "" || s.State != "mainline" && s.State != "in_flight" {
+			return fmt.Errorf("a source needs framework, path, versions (\"unknown\" where they are) and a state mainline or in_flight")
 		}
 	}
 	for _, alternatives := range p.Parts {

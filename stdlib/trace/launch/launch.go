@@ -10,6 +10,7 @@ package launch
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -75,6 +76,7 @@ type Links struct {
 	Orphans  int     // GPU events without a launch in the file
 	Early    int     // events that start before their launch: clocks differ
 	Warnings []string
+	left     int // intervals that were too deep to be looked at
 }
 
 // Build links t. It costs a few sorts and sweeps over the records.
@@ -118,6 +120,9 @@ func Build(t *read.Trace) *Links {
 	}
 	l.withoutLaunch(t)
 	l.byFile(t)
+	if l.left > 0 {
+		l.Warnings = append(l.Warnings, fmt.Sprintf("More than %d operators, frames or steps of one thread hold at once; the outermost were left out %d times.", deepest, l.left))
+	}
 	return l
 }
 
@@ -200,9 +205,9 @@ func (l *Links) ops(t *read.Trace, probes []probe) []int32 {
 		spans[i] = span{o.Track, int32(i), o.Start, o.End}
 		inner[i] = probe{o.Track, int32(i), o.Start}
 	}
-	sweep(spans, probes, func(call int32, around []span) { out[call] = around[len(around)-1].id })
+	l.left += sweep(spans, probes, func(call int32, around []span) { out[call] = around[len(around)-1].id })
 	sortProbes(inner)
-	sweep(spans, inner, func(op int32, around []span) {
+	l.left += sweep(spans, inner, func(op int32, around []span) {
 		for i := len(around) - 1; i >= 0; i-- {
 			// Among ops of one start, the longer is the parent.
 			a := around[i]
@@ -227,7 +232,7 @@ func (l *Links) stepOfCalls(t *read.Trace, probes []probe) ([]int32, []Rule) {
 	for i, s := range l.Steps {
 		spans[i] = span{s.Track, int32(i), s.Start, s.End}
 	}
-	sweep(spans, probes, func(call int32, around []span) {
+	l.left += sweep(spans, probes, func(call int32, around []span) {
 		out[call], rules[call] = around[len(around)-1].id, ByLaunch
 	})
 	var rest []probe
@@ -240,7 +245,7 @@ func (l *Links) stepOfCalls(t *read.Trace, probes []probe) ([]int32, []Rule) {
 		spans[i].track = 0
 	}
 	sortProbes(rest)
-	sweep(spans, rest, func(call int32, around []span) {
+	l.left += sweep(spans, rest, func(call int32, around []span) {
 		first := l.Steps[around[0].id]
 		for _, a := range around[1:] {
 			if l.Steps[a.id].Stage != first.Stage {
@@ -270,7 +275,7 @@ func (l *Links) withoutLaunch(t *read.Trace) {
 		}
 	}
 	sortProbes(probes)
-	sweep(spans, probes, func(i int32, around []span) {
+	l.left += sweep(spans, probes, func(i int32, around []span) {
 		l.Events[i].Stage, l.Events[i].Rule = stages[around[len(around)-1].id], ByGPUNote
 	})
 	l.neighbours(t)

@@ -110,7 +110,7 @@ func (l *Links) sites(t *read.Trace, probes []probe) []int32 {
 	parsed := map[int32]frameInfo{}
 	known := map[Site]int32{}
 	roots := map[span]int32{}
-	sweep(spans, probes, func(call int32, around []span) {
+	l.left += sweep(spans, probes, func(call int32, around []span) {
 		site, root, ok := choose(t, parsed, around)
 		if root >= 0 {
 			s := around[root]

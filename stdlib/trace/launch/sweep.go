@@ -40,8 +40,10 @@ func sortProbes(p []probe) {
 
 // sweep calls visit for every probe that some span of its track contains, with
 // the spans around it, outermost (earliest) first. Spans may overlap without
-// nesting, as Python frames do. Probes are sorted; spans get sorted.
-func sweep(spans []span, probes []probe, visit func(id int32, around []span)) {
+// nesting, as Python frames do. Probes are sorted; spans get sorted. Of more
+// than deepest spans at once the outermost are left out, which bounds the cost;
+// sweep returns how often.
+func sweep(spans []span, probes []probe, visit func(id int32, around []span)) (left int) {
 	slices.SortFunc(spans, func(a, b span) int {
 		return cmp.Or(cmp.Compare(a.track, b.track), cmp.Compare(a.start, b.start),
 			cmp.Compare(b.end, a.end), cmp.Compare(a.id, b.id))
@@ -60,9 +62,17 @@ func sweep(spans []span, probes []probe, visit func(id int32, around []span)) {
 				kept = append(kept, s)
 			}
 		}
-		active = kept
+		if active = kept; len(active) > deepest {
+			left += len(active) - deepest
+			active = active[len(active)-deepest:]
+		}
 		if len(active) > 0 {
 			visit(p.id, active)
 		}
 	}
+	return left
 }
+
+// deepest is how many intervals may hold at once: twice what Python's own limit
+// of calls allows.
+const deepest = 2000

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/sotabuild/sotabuild/stdlib/trace/kernel"
+	"github.com/sotabuild/sotabuild/stdlib/trace/launch"
 	"github.com/sotabuild/sotabuild/stdlib/trace/profile"
 )
 
@@ -32,19 +33,28 @@ const (
 
 // Map holds the sources of a mapping trace.
 type Map struct {
-	byName   map[string][]Source
-	byFamily map[string][]Source
+	byName   map[name][]Source
+	byFamily map[name][]Source
 	Launches int
+}
+
+// name is a kernel's name in a stage: a server's prefill and decode launch some
+// kernels alike, with other shapes. Launches of all stages are kept without one
+// too, for a trace whose stages the mapping does not have.
+type name struct {
+	stage launch.Stage // "" is all
+	text  string
 }
 
 // Build collects the launches of p: kernels that ran, and, in a capture trace,
 // calls that name the kernel they would launch.
 func Build(p *profile.Profile) *Map {
-	m := &Map{byName: map[string][]Source{}, byFamily: map[string][]Source{}}
+	m := &Map{byName: map[name][]Source{}, byFamily: map[name][]Source{}}
 	type record struct {
-		at   int64
-		name string
-		src  Source
+		at    int64
+		name  string
+		stage launch.Stage
+		src   Source
 	}
 	var all []record
 	ran := make(map[int32]bool)
@@ -53,11 +63,11 @@ func Build(p *profile.Profile) *Map {
 			continue
 		}
 		ran[e.Call] = true
-		all = append(all, record{p.Trace.Calls[e.Call].Start, p.Trace.Name(p.Trace.GPU[i].Name), source(p, e.Op, e.Site)})
+		all = append(all, record{p.Trace.Calls[e.Call].Start, p.Trace.Name(p.Trace.GPU[i].Name), e.Stage, source(p, e.Op, e.Site)})
 	}
 	for i, c := range p.Trace.Calls {
 		if c.Kernel != 0 && !ran[int32(i)] {
-			all = append(all, record{c.Start, p.Trace.Name(c.Kernel), source(p, p.Links.CallOps[i], p.Links.CallSite[i])})
+			all = append(all, record{c.Start, p.Trace.Name(c.Kernel), launch.None, source(p, p.Links.CallOps[i], p.Links.CallSite[i])})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b record) int { return cmp.Compare(a.at, b.at) })
@@ -68,8 +78,11 @@ func Build(p *profile.Profile) *Map {
 			s = kernel.Parse(r.name)
 			symbols[r.name] = s
 		}
-		m.byName[s.Canonical] = append(m.byName[s.Canonical], r.src)
-		m.byFamily[s.Family] = append(m.byFamily[s.Family], r.src)
+		for _, stage := range []launch.Stage{r.stage, ""} {
+			n, f := name{stage, s.Canonical}, name{stage, s.Family}
+			m.byName[n] = append(m.byName[n], r.src)
+			m.byFamily[f] = append(m.byFamily[f], r.src)
+		}
 	}
 	m.Launches = len(all)
 	return m
@@ -113,7 +126,8 @@ func (m *Map) Apply(p *profile.Profile, groups [][]int32) Join {
 			seen[s.Canonical]++
 			seenFamily[s.Family]++
 			asked++
-			list, byFamily := m.byName[s.Canonical], m.byFamily[s.Family]
+			stage := p.Links.Events[e].Stage
+			list, byFamily := of(m.byName, stage, s.Canonical), of(m.byFamily, stage, s.Family)
 			switch {
 			case len(list) > 0 && len(list) == count[s.Canonical]:
 				j.Sources[e], j.How[e] = list[i], ByOrder
@@ -133,6 +147,15 @@ func (m *Map) Apply(p *profile.Profile, groups [][]int32) Join {
 		j.Joined = float64(joined) / float64(asked)
 	}
 	return j
+}
+
+// of is the launches of a name in a stage, or, where the mapping has none
+// there, in all.
+func of(m map[name][]Source, stage launch.Stage, text string) []Source {
+	if list := m[name{stage, text}]; len(list) > 0 && stage != launch.None {
+		return list
+	}
+	return m[name{"", text}]
 }
 
 func same(list []Source) bool { return repeats(list, 1) }

@@ -183,6 +183,9 @@ func fuseTable(s triage.Stage, cutoff float64) Table {
 		if r.Gain > 0 {
 			why += "; gain ≤ " + human(Micros(r.Gain))
 		}
+		if r.Versions != "" {
+			why += "; versions: " + r.Versions
+		}
 		t.Rows = append(t.Rows, []any{r.Pattern, state, Micros(r.Time), Share(r.Share), evidence(r.Kernels), orDash(r.Location), r.Path, why})
 	}
 	if below > 0 {

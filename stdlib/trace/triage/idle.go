@@ -49,6 +49,9 @@ var idleAdvice = map[string]string{
 func (w *work) idle(stage launch.Stage) Idle {
 	var out Idle
 	switch {
+	case w.opt.NoIdle != "":
+		out.Reason = w.opt.NoIdle
+		return out
 	case !w.layers.Known():
 		out.Reason = "no passes were found, and idle time between them is no one's"
 		return out

@@ -28,6 +28,7 @@ type Options struct {
 	Mapping   *mapping.Map
 	Catalogue fuse.Catalogue
 	Baseline  *layers.Result // for regressed fusions; nil: none
+	NoIdle    string         // why idle time is not looked for; "" looks
 	Tree      fs.FS          // the framework's sources, to check candidate paths; nil: none
 }
 
@@ -78,6 +79,8 @@ type FuseRow struct {
 	Kernels  []string `json:"kernels"`
 	Location string   `json:"location,omitempty"`
 	Path     string   `json:"path"`
+	Versions string   `json:"versions"` // of the path's framework, known to have it
+	Checked  string   `json:"checked"`  // day of the catalogue
 	Why      string   `json:"why"`
 }
 
@@ -196,7 +199,8 @@ func (w *work) fuseRow(f fuse.Row, sum int64) FuseRow {
 	}
 	return FuseRow{
 		Pattern: f.Pattern.Title, State: state, Note: f.Note, Time: f.Time, Share: ratio(f.Time, sum), Gain: f.Gain,
-		Kernels: f.Kernels, Location: f.Location, Path: path, Why: f.Pattern.Why + "; " + f.Why,
+		Kernels: f.Kernels, Location: f.Location, Path: path,
+		Versions: f.Source.Versions, Checked: w.opt.Catalogue.Checked, Why: f.Pattern.Why + "; " + f.Why,
 	}
 }
 

@@ -1,0 +1,207 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sotabuild/sotabuild/executors/kind"
+	"github.com/sotabuild/sotabuild/lang"
+	"github.com/sotabuild/sotabuild/stdlib/campaign"
+	"github.com/sotabuild/sotabuild/stdlib/campaign/prepare"
+	"github.com/sotabuild/sotabuild/stdlib/doctor"
+)
+
+func doctorCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "doctor", Short: "Look at this host, its executors and the campaign's images; say what helps", Args: cobra.NoArgs,
+		Long: "doctor starts no task and changes nothing; where there is an OCI runtime it runs one\n" +
+			"empty container. It exits with 1 when something that the campaign of this folder asks\n" +
+			"for cannot work, and with 0 otherwise; a folder without a campaign asks for nothing.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := a.optional()
+			if err != nil {
+				return err
+			}
+			d, err := a.examination(c)
+			if err != nil {
+				return err
+			}
+			rows := doctor.Run(cmd.Context(), d.checks())
+			if a.json {
+				err = a.printJSON(struct {
+					OK   bool         `json:"ok"`
+					Rows []doctor.Row `json:"rows"`
+				}{!doctor.Fails(rows), rows})
+			} else {
+				fmt.Fprint(a.out, doctor.Text(rows))
+			}
+			if err == nil && doctor.Fails(rows) {
+				err = done(codeError)
+			}
+			return err
+		},
+	}
+}
+
+// optional loads the campaign of the folder; nil where there is none.
+func (a *app) optional() (*lang.Campaign, error) {
+	for _, name := range []string{"campaign.hcl", "campaign.hcl.json"} {
+		_, err := os.Stat(filepath.Join(a.dir, name))
+		if err == nil {
+			return a.load()
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+	}
+	return nil, nil
+}
+
+// examination is what doctor looks at.
+type examination struct {
+	places   *places
+	campaign *lang.Campaign // nil: none
+}
+
+func (a *app) examination(c *lang.Campaign) (examination, error) {
+	dir, err := filepath.Abs(a.storeDir())
+	if err != nil {
+		return examination{}, err
+	}
+	self, err := os.Executable()
+	return examination{newPlaces(self, dir), c}, err
+}
+
+// checks is the table: this command's rows first, then the host's.
+func (x examination) checks() []doctor.Check {
+	need := doctor.Need{Store: x.places.store}
+	if x.campaign != nil {
+		if x.campaign.GPUs != nil {
+			need.GPUs = x.campaign.GPUs.IDs
+		}
+		for _, e := range x.blocks() {
+			need.ShmSize = max(need.ShmSize, e.ShmSize)
+		}
+	}
+	return append([]doctor.Check{
+		{Name: "executor", Doc: "which kinds of executors answer", Run: x.executors},
+		{Name: "daemon", Doc: "room where a daemon keeps its images", Run: x.daemons},
+		{Name: "framework", Doc: "where each framework runs, and what it runs there", Run: x.frameworks},
+	}, doctor.Host(need)...)
+}
+
+// blocks are the executor blocks that hold, one a framework.
+func (x examination) blocks() []lang.Executor {
+	var out []lang.Executor
+	if x.campaign != nil {
+		for _, fw := range campaign.Compared(x.campaign) {
+			out = append(out, prepare.ExecutorOf(x.campaign, fw))
+		}
+	}
+	return out
+}
+
+// executors asks each kind, with the settings of the campaign's own block. One
+// that the campaign names must answer.
+func (x examination) executors(ctx context.Context) []doctor.Row {
+	var rows []doctor.Row
+	for _, k := range kind.Kinds {
+		e, asked := lang.Executor{Type: k.Name}, false
+		for _, b := range x.blocks() {
+			if b.Type == k.Name {
+				e, asked = b, true
+			}
+		}
+		rows = append(rows, executorRow(ctx, k, x.places.setup(e), asked))
+	}
+	return rows
+}
+
+func executorRow(ctx context.Context, k kind.Kind, s kind.Setup, asked bool) doctor.Row {
+	ctx, cancel := context.WithTimeout(ctx, answerPatience)
+	defer cancel()
+	text, err := k.Answers(ctx, s)
+	if err == nil && k.Probe != nil {
+		err = k.Probe(ctx, s)
+	}
+	r := doctor.Row{Name: k.Name, State: doctor.OK, Text: text}
+	switch {
+	case err == nil:
+	case asked:
+		r.State, r.Text, r.Help = doctor.Bad, err.Error(), k.Help
+	default:
+		r.State, r.Text, r.Help = doctor.Absent, err.Error(), k.Help
+	}
+	return r
+}
+
+// daemons look at the folders that images fill on this host.
+func (x examination) daemons(ctx context.Context) []doctor.Row {
+	var rows []doctor.Row
+	for _, k := range kind.Kinds {
+		if k.Disk == nil {
+			continue
+		}
+		e := lang.Executor{Type: k.Name}
+		for _, b := range x.blocks() {
+			if b.Type == k.Name {
+				e = b
+			}
+		}
+		dir, err := k.Disk(ctx, x.places.setup(e))
+		if err == nil && dir != "" {
+			rows = append(rows, doctor.Disk(k.Name+" "+dir, dir))
+		}
+	}
+	return rows
+}
+
+// frameworks says where each runs and whether its image is here.
+func (x examination) frameworks(ctx context.Context) []doctor.Row {
+	if x.campaign == nil {
+		return []doctor.Row{{State: doctor.Absent, Text: "there is no campaign in this folder", Help: "sotabuild init, or sotabuild -C FOLDER doctor"}}
+	}
+	var rows []doctor.Row
+	for _, fw := range campaign.Compared(x.campaign) {
+		rows = append(rows, x.framework(ctx, fw))
+	}
+	return rows
+}
+
+func (x examination) framework(ctx context.Context, fw lang.Framework) doctor.Row {
+	if len(fw.URL) > 0 {
+		return doctor.Row{Name: fw.Label, State: doctor.OK, Text: "runs already, at " + fw.URL[0]}
+	}
+	e := prepare.ExecutorOf(x.campaign, fw)
+	name, note, err := x.places.Choose(ctx, e, fw)
+	if err != nil {
+		return doctor.Row{Name: fw.Label, State: doctor.Bad, Text: err.Error(), Help: "sotabuild schema, block executor"}
+	}
+	e.Type = name
+	i := slices.IndexFunc(kind.Kinds, func(k kind.Kind) bool { return k.Name == name })
+	if !kind.Kinds[i].Images {
+		r := doctor.Row{Name: fw.Label, State: doctor.OK, Text: name + ": " + fw.Program}
+		if info, err := os.Stat(fw.Program); err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
+			r.State, r.Help = doctor.Bad, "write program = \"…\" with the path of its server"
+			r.Text += " is missing or cannot be executed"
+		} else if note != "" {
+			r.State, r.Text, r.Help = doctor.Warning, note, "sotabuild doctor names what answers"
+		}
+		return r
+	}
+	img, err := x.places.Image(ctx, e, fw.Image)
+	switch {
+	case errors.Is(err, prepare.ErrNoImage):
+		return doctor.Row{Name: fw.Label, State: doctor.Warning, Text: name + ": " + err.Error(), Help: "sotabuild image pull"}
+	case err != nil:
+		return doctor.Row{Name: fw.Label, State: doctor.Bad, Text: name + ": " + err.Error(), Help: "look at image in its block"}
+	}
+	return doctor.Row{Name: fw.Label, State: doctor.OK, Text: fmt.Sprintf("%s: %s, %s", name, fw.Image, img.ID())}
+}
