@@ -72,9 +72,9 @@ golden: build ## rewrite expected outputs, then look at the difference
 	SOTABUILD_UPDATE=1 $(GO) test ./...
 	git diff --stat
 
-bench: ## the engine beside ninja; needs ninja in PATH
-	$(GO) build -o bin/ ./conformance/benchengine
-	bin/benchengine
+bench: ## the engine beside ninja (ninja in PATH); PART=noop, keys, files, task or campaign is one part of it
+	$(GO) build -o bin/ ./cmd/sotabuild ./conformance/benchengine
+	bin/benchengine $(PART)
 
 # How often each fault is played, and which chance is drawn: a failure can be
 # run again. docs/soak.md says what 500 came to; SOAK=3 is a minute of it.

@@ -566,7 +566,6 @@ func TestNotThereYet(t *testing.T) {
 		"`accuracy`":           smallest + "accuracy {\n  min_agreement = 0.9\n}",
 		"a shared store":       smallest + "cache {\n  remote = \"oci://registry.example/team\"\n}",
 		"`history`":            smallest + "history {\n  root = \"history\"\n}",
-		"`trace`":              smallest + "trace \"t\" {\n  framework = \"tinyserve\"\n  path = \"x\"\n  stage = \"decode\"\n}",
 		"completions endpoint": smallest + "workload {\n  endpoint = \"chat\"\n}",
 	} {
 		s.write("campaign.hcl", text)

@@ -119,12 +119,12 @@ func (x examination) executors(ctx context.Context) []doctor.Row {
 				e, asked = b, true
 			}
 		}
-		rows = append(rows, answerOf(ctx, k, x.places.setup(e), asked))
+		rows = append(rows, executorRow(ctx, k, x.places.setup(e), asked))
 	}
 	return rows
 }
 
-func answerOf(ctx context.Context, k kind.Kind, s kind.Setup, asked bool) doctor.Row {
+func executorRow(ctx context.Context, k kind.Kind, s kind.Setup, asked bool) doctor.Row {
 	ctx, cancel := context.WithTimeout(ctx, answerPatience)
 	defer cancel()
 	text, err := k.Answers(ctx, s)

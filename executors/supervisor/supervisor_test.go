@@ -201,6 +201,28 @@ func actions(p runner.ProcessRecord) string {
 	return strings.Join(out, " ")
 }
 
+// TestGPUsThatTheExecutorChose: they take the place of the spec's, and a spec
+// that declares what is visible is left alone.
+func TestGPUsThatTheExecutorChose(t *testing.T) {
+	chosen := client("chosen", "-env", "{step}/env")
+	chosen.Env = []string{"CARDS={gpus}"}
+	declared := client("declared", "-env", "{step}/env")
+	declared.Env = []string{"CUDA_VISIBLE_DEVICES=7"}
+	j := newJob(t, nil, chosen, declared)
+	j.spec.GPUs = []string{"GPU-of-nobody"}
+	j.env = []string{runner.EnvGPUs + "=3,5"}
+	j.run()
+	task := "SOTABUILD_TASK=" + string(j.spec.Task)
+	for step, want := range map[string]string{
+		"chosen":   "CARDS=3,5\nCUDA_VISIBLE_DEVICES=3,5\n" + task,
+		"declared": "CUDA_VISIBLE_DEVICES=7\n" + task,
+	} {
+		if got := j.read("steps/" + step + "/env"); got != want {
+			t.Errorf("%s: environment %q, want %q", step, got, want)
+		}
+	}
+}
+
 func TestServersAreStartedProvenUsedAndStopped(t *testing.T) {
 	router := serve("router", "-needs", "{port:worker.1}")
 	router.After = []string{"worker"}

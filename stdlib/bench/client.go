@@ -309,13 +309,6 @@ type early struct{ wire.Failure }
 
 func (e early) Error() string { return e.Reason }
 
-// head reads the start of a body that is no stream. What cannot be read is not
-// missed: it only illustrates a failure that is already certain.
-func head(body io.Reader) []byte {
-	b, _ := io.ReadAll(io.LimitReader(body, 4096))
-	return b
-}
-
 // models reads the model list; the failure is the cell's.
 func (c *client) models(ctx context.Context) ([]string, wire.Failure) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.spec.Rules.Connect+c.spec.Rules.Stall, stalled("no model list in time"))
