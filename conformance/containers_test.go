@@ -41,6 +41,7 @@ func there(t *testing.T, kind string) {
 func contained(t *testing.T) *site {
 	t.Helper()
 	s := example(t, "quickstart")
+	leaveNoImages(t, s)
 	programs := filepath.Join(s.dir, "../../bin")
 	s.must(0, "image", "build", "--out", filepath.Join(programs, "tinyserve.tar"), "--file", "/usr/local/bin/tinyserve="+filepath.Join(programs, "tinyserve"))
 	text := s.read("campaign.hcl")
@@ -52,6 +53,15 @@ func contained(t *testing.T) *site {
 	}
 	s.write("campaign.hcl", text)
 	return s
+}
+
+// leaveNoImages has the site's own clean-up remove what it gave to daemons.
+func leaveNoImages(t *testing.T, s *site) {
+	t.Cleanup(func() {
+		if r := s.run("cache", "gc", "--without-campaign"); r.code != 0 || strings.Contains(r.err, " stays: ") {
+			t.Errorf("clean-up: exit code %d\n%s\n%s", r.code, r.out, r.err)
+		}
+	})
 }
 
 // TestKeysDoNotKnowTheExecutor: a plan is the same wherever it would run, and
@@ -210,6 +220,7 @@ func TestLlamacppInContainers(t *testing.T) {
 		missing(t, "llamacpp", "`examples/llamacpp/image.sh` makes it: "+err.Error())
 	}
 	s := llamacpp(t)
+	leaveNoImages(t, s)
 	if err := os.Symlink(image, filepath.Join(s.dir, "prepared", "image.tar")); err != nil {
 		t.Fatal(err)
 	}

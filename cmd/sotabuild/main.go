@@ -59,10 +59,11 @@ type app struct {
 	vars     []string
 	color    string
 	json     bool
-	checking bool    // diagnostics are all that the command has to say
-	executor string  // overrides the campaign's; "" does not
-	stale    bool    // facts of the last time will do
-	fixed    *inputs // of a saved plan; nil: what is given counts
+	checking bool     // diagnostics are all that the command has to say
+	said     []string // warnings about the choice of executors
+	executor string   // overrides the campaign's; "" does not
+	stale    bool     // facts of the last time will do
+	fixed    *inputs  // of a saved plan; nil: what is given counts
 }
 
 // garbage is how much the heap may grow before it is collected, in percent of

@@ -195,7 +195,10 @@ func (a *app) facts(ctx context.Context, c *lang.Campaign, r prepare.Reader, in 
 	}
 	f, notes, diags := r.Probe(ctx, c)
 	for _, n := range notes {
-		fmt.Fprintf(a.err, "warning: %s\n", n)
+		if !slices.Contains(a.said, n) { // apply reads the facts twice
+			a.said = append(a.said, n)
+			fmt.Fprintf(a.err, "warning: %s\n", n)
+		}
 	}
 	if err := a.diagnose(diags); err != nil {
 		return f, err
