@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	slurmjob "github.com/sotabuild/sotabuild/executors/slurm/job"
+	"github.com/sotabuild/sotabuild/executors/supervisor"
 )
 
 // fixtures are the executors under the suite, in the order of the table's
@@ -17,6 +18,9 @@ var fixtures = []Fixture{localFixture, dockerFixture, dockerCopied, ociFixture, 
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "slurm-job" {
 		os.Exit(slurmjob.Main(os.Args[2]))
+	}
+	if len(os.Args) == 3 && os.Args[1] == "runner" {
+		os.Exit(supervisor.Main(os.Args[2]))
 	}
 	os.Exit(Main(m, append(fixtures, crunFixture)...))
 }
