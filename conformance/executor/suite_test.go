@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "runner" {
 		os.Exit(supervisor.Main(os.Args[2]))
 	}
-	os.Exit(Main(m, append(fixtures, crunFixture)...))
+	os.Exit(Main(m, append(fixtures, crunFixture, insideFixture)...))
 }
 
 // TestTable keeps the table in the document what the fixtures say. A ✓ is true
