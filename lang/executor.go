@@ -79,6 +79,7 @@ var ExecutorKinds = []ExecutorKind{
 	{Name: "docker", Container: true, Doc: "Containers of a Docker daemon; frameworks need an image.", Options: []ExecutorOption{
 		{"host", String, "Address of the daemon, as in DOCKER_HOST: unix://, tcp:// or ssh://.", nil},
 		{"certs", String, "Folder with ca.pem, cert.pem and key.pem, for a tcp:// host.", nil},
+		{"container", String, "Name of a container that runs already, made of the framework's image: tasks run in it, and it is left as it is.", nil},
 		{"network", String, "Network of the containers, such as host or none.", nil},
 		{"gpus", String, "How GPUs come into a container.", []string{"cdi", "request"}},
 		{"files", String, "Whether the daemon sees this host's files; left out, the first task finds out.", []string{"shared", "copied"}},
