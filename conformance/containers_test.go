@@ -43,6 +43,7 @@ func quickstartWithImage(t *testing.T) *site {
 	t.Helper()
 	s := example(t, "quickstart")
 	leaveNoImages(t, s)
+	s.edit("campaign.hcl", "default = null", `default = "docker-archive:../../bin/tinyserve.tar"`)
 	tinyserveImage(s)
 	return s
 }

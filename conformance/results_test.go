@@ -138,15 +138,13 @@ func part(t *testing.T, path, name string) (head, text, tail string) {
 }
 
 // compared are the campaigns whose results docs/executors.md compares: the
-// examples with one scenario and no search, so that a run is short, and with
-// more requests, so that its noise is small.
+// examples with one scenario and no search, so that a run is short.
 var compared = []struct {
-	name     string
-	site     func(*testing.T) *site
-	requests string
+	name string
+	site func(*testing.T) *site
 }{
-	{"quickstart", quickstartWithImage, "32"},
-	{"llamacpp", llamacppWithImage, "64"},
+	{"quickstart", quickstartWithImage},
+	{"llamacpp", llamacppWithImage},
 }
 
 // TestResultsByExecutor measures the examples by local, docker and slurm, in
@@ -170,7 +168,6 @@ func TestResultsByExecutor(t *testing.T) {
 			runs, frameworks := throughputs(t, func(t *testing.T) *site {
 				s := c.site(t)
 				shorten(s)
-				s.edit("campaign.hcl", "num_prompts = 16", "num_prompts = "+c.requests)
 				return s
 			}, kinds, repeats)
 			var b bytes.Buffer
