@@ -62,6 +62,14 @@ type ExecutorOption struct {
 	Words []string
 }
 
+// Takes says for people what the option's value is: "a text", or its words.
+func (o ExecutorOption) Takes() string {
+	if len(o.Words) > 0 {
+		return oneOf(o.Words)
+	}
+	return kindWord[o.Kind]
+}
+
 // ExecutorKind is a kind of executor as the language knows it.
 type ExecutorKind struct {
 	Name string
