@@ -300,7 +300,7 @@ func benchStep(j compile.Job, dir, prompts string) (runner.Step, error) {
 	return runner.Step{
 		ID: id, Argv: []string{s.Life.Host.Self, "client", "{step}/" + clientFile, "{url}"},
 		Env:      Environment(nil),
-		Deadline: cellTimeout(lang.Scenario{NumPrompts: s.Life.Workload.NumPrompts}),
+		Deadline: CellTimeout(lang.Scenario{NumPrompts: s.Life.Workload.NumPrompts}),
 		Outputs:  outputs,
 	}, nil
 }

@@ -27,6 +27,7 @@ func (v View) Markdown() []byte {
 	for _, s := range v.Scenarios {
 		v.scenario(&b, s)
 	}
+	v.rates(&b)
 	v.failing(&b)
 	v.failedRequests(&b)
 	v.warnings(&b)

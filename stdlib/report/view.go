@@ -35,6 +35,7 @@ type View struct {
 	SLA       winners.SLA `json:"sla"`
 	Sides     []Side      `json:"sides"`     // the target first, then as declared
 	Scenarios []Scenario  `json:"scenarios"` // as declared
+	Rates     []Rate      `json:"rate_search,omitempty"`
 	Notes     []string    `json:"notes,omitempty"`
 }
 

@@ -32,6 +32,10 @@ func JSON(v report.View) ([]byte, error) {
 			}
 		}
 	}
+	v.Rates = slices.Clone(v.Rates)
+	for i, r := range v.Rates {
+		v.Rates[i] = r.Quiet()
+	}
 	b, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
 		return nil, fmt.Errorf("writing report of %s as JSON: %w", v.Campaign, err)
