@@ -111,6 +111,7 @@ type Scenario struct {
 	NumPrompts int             `json:"num_prompts"`
 	Cells      []Cell          `json:"cells"` // by framework, candidate, concurrency, as declared
 	Ranking    winners.Ranking `json:"ranking"`
+	Fairness   []Fairness      `json:"fairness,omitempty"` // nil where there is nothing to compare
 }
 
 // Cell is one row with its names.

@@ -44,6 +44,7 @@ func View(p *prepare.Prepared, r cache.Reader, tool string, now time.Time) (repo
 		if err != nil {
 			return report.View{}, err
 		}
+		sc.Fairness = v.Fair(sc, c.Judge.Waived)
 		v.Scenarios = append(v.Scenarios, sc)
 	}
 	var err error
