@@ -99,7 +99,7 @@ func (v View) RateRows() ([]byte, error) {
 // quiet is the round without the numbers of a row that is not ok (R076).
 func (x RateRound) quiet() RateRound {
 	if x.Row.Status != result.OK {
-		x.Row.Metrics = nil
+		x.Row.Metrics, x.Row.Parts = nil, nil
 	}
 	return x
 }

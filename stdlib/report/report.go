@@ -26,6 +26,7 @@ func (v View) Markdown() []byte {
 	v.winnersTable(&b)
 	for _, s := range v.Scenarios {
 		v.scenario(&b, s)
+		v.parts(&b, s)
 	}
 	v.rates(&b)
 	v.fairness(&b)

@@ -27,7 +27,7 @@ func JSON(v report.View) ([]byte, error) {
 		for j := range s.Cells {
 			if c := &s.Cells[j]; c.Row.Status != result.OK {
 				row := *c.Row
-				row.Metrics = nil
+				row.Metrics, row.Parts = nil, nil
 				c.Row = &row
 			}
 		}
