@@ -20,7 +20,8 @@ image: build ## tinyserve in an image of its own, without a base, a network or a
 EXECUTOR ?= docker
 
 demo-container: image ## the same campaign in containers
-	bin/sotabuild -C examples/quickstart --store examples/quickstart/.sotabuild-$(EXECUTOR) apply --executor $(EXECUTOR)
+	bin/sotabuild -C examples/quickstart --store examples/quickstart/.sotabuild-$(EXECUTOR) \
+		--var image=docker-archive:../../bin/tinyserve.tar apply --executor $(EXECUTOR)
 
 example-llamacpp: image ## a real llama-server against tinyserve
 	examples/llamacpp/prepare.sh

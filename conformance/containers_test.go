@@ -45,7 +45,7 @@ func contained(t *testing.T) *site {
 	programs := filepath.Join(s.dir, "../../bin")
 	s.must(0, "image", "build", "--out", filepath.Join(programs, "tinyserve.tar"), "--file", "/usr/local/bin/tinyserve="+filepath.Join(programs, "tinyserve"))
 	text := s.read("campaign.hcl")
-	for old, new := range map[string]string{"[2, 4]": "[2]", "num_prompts = 16": "num_prompts = 4", "num_prompts = 8": "num_prompts = 2", "output_len  = 64": "output_len  = 8", "output_len  = 32": "output_len  = 8"} {
+	for old, new := range map[string]string{"default = null": `default = "docker-archive:../../bin/tinyserve.tar"`, "[2, 4]": "[2]", "num_prompts = 16": "num_prompts = 4", "num_prompts = 8": "num_prompts = 2", "output_len  = 64": "output_len  = 8", "output_len  = 32": "output_len  = 8"} {
 		if !strings.Contains(text, old) {
 			t.Fatalf("the example has no %q", old)
 		}

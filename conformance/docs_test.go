@@ -557,16 +557,11 @@ func TestNotThereYet(t *testing.T) {
 	}
 	const program = "  program = \"tinyserve\"\n  flags = { max_model_len = 16 }\n"
 	for words, text := range map[string]string{
-		"docker":               smallest + `executor "docker" {}`,
-		"slurm":                smallest + `executor "slurm" {}`,
-		"kubernetes":           smallest + `executor "kubernetes" {}`,
-		"images":               strings.Replace(smallest, "program =", "image =", 1),
-		"Several processes":    strings.Replace(smallest, "  flags =", "  endpoint = \"one\"\n  process \"one\" {\n  }\n  process \"two\" {\n  }\n  flags =", 1),
-		"a URL":                strings.Replace(smallest, program, "  url = [\"http://localhost:8000\"]\n", 1),
-		"`accuracy`":           smallest + "accuracy {\n  min_agreement = 0.9\n}",
-		"a shared store":       smallest + "cache {\n  remote = \"oci://registry.example/team\"\n}",
-		"`history`":            smallest + "history {\n  root = \"history\"\n}",
-		"completions endpoint": smallest + "workload {\n  endpoint = \"chat\"\n}",
+		"kubernetes":        smallest + `executor "kubernetes" {}`,
+		"Several processes": strings.Replace(smallest, "  flags =", "  endpoint = \"one\"\n  process \"one\" {\n  }\n  process \"two\" {\n  }\n  flags =", 1),
+		"a URL":             strings.Replace(smallest, program, "  url = [\"http://localhost:8000\"]\n", 1),
+		"a shared store":    smallest + "cache {\n  remote = \"oci://registry.example/team\"\n}",
+		"`history`":         smallest + "history {\n  root = \"history\"\n}",
 	} {
 		s.write("campaign.hcl", text)
 		c, diags := lang.Load(lang.Input{Dir: s.dir, Definitions: frameworks.FS})

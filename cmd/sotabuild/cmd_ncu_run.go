@@ -3,6 +3,7 @@ package main
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -119,7 +120,7 @@ func ncuRunCommand(a *app) *cobra.Command {
 
 // spec is the node's spec; a script from a trace is written beside the digests.
 func (a *app) ncuSpec(ctx context.Context, o ncuRunOptions) (profile.NCUSpec, error) {
-	s := profile.NCUSpec{MinBytes: o.minBytes, Clocks: o.clocks, Program: o.ncu}
+	s := profile.NCUSpec{MinBytes: o.minBytes, Clocks: o.clocks, Program: ncuProgram(o.ncu)}
 	if o.kernel == "" {
 		return s, errors.New("nothing says which kernel; write --kernel REGEX")
 	}
@@ -197,6 +198,20 @@ func (o sideOptions) harness(shape string, ranged bool) (profile.Harness, error)
 		return profile.Harness{}, fmt.Errorf("reading the harness: %w", err)
 	}
 	return profile.Harness{Argv: []string{program, script}, Files: key.Sum(b), Kernel: o.kernel, Shape: shape, Ranged: ranged, Env: ncuEnvironment()}, nil
+}
+
+// ncuProgram is the caller's ncu by its absolute path: a task has a PATH of its
+// own, and Nsight Compute is seldom on it. One that is not found stays as it is
+// named, so that the node says what is missing.
+func ncuProgram(name string) string {
+	path, err := exec.LookPath(cmp.Or(name, "ncu"))
+	if err == nil {
+		path, err = filepath.Abs(path)
+	}
+	if err != nil {
+		return name
+	}
+	return path
 }
 
 // passed are the variables of the caller's environment that a harness gets: who

@@ -44,10 +44,15 @@ workload {
   seed        = 1
 }
 
+# make demo-container sets it: the same campaign, with its servers in containers.
+variable "image" {
+  default = null
+}
+
 framework "blocked" {
   use     = "tinyserve"
   program = "../../bin/tinyserve"
-  image   = "docker-archive:../../bin/tinyserve.tar" # make image; without it the program runs as it is
+  image   = var.image
   flags = {
     kernel        = "blocked"
     threads       = 1
@@ -64,7 +69,7 @@ framework "blocked" {
 framework "naive" {
   use     = "tinyserve"
   program = "../../bin/tinyserve"
-  image   = "docker-archive:../../bin/tinyserve.tar" # make image; without it the program runs as it is
+  image   = var.image
   flags = {
     kernel        = "naive"
     threads       = 1

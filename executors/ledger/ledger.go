@@ -3,6 +3,11 @@
 // and replaced by rename, so that two engines that start one task at once do it
 // one after the other, and a crash leaves the old or the new content.
 //
+// What must outlive a power cut is on the disk when Write or Update return. Tasks
+// that end with the machine need less: Note and Change leave the writing to the
+// system, and after a power cut their file may be empty, which reads as if there
+// were none.
+//
 // It does not know what is written down.
 package ledger
 
@@ -22,7 +27,7 @@ import (
 func Read[T any](path string) (T, error) {
 	var v T
 	text, err := os.ReadFile(path)
-	if errors.Is(err, os.ErrNotExist) {
+	if errors.Is(err, os.ErrNotExist) || err == nil && len(text) == 0 {
 		return v, nil
 	}
 	if err == nil {
@@ -39,6 +44,22 @@ func Read[T any](path string) (T, error) {
 // takes no lock: Update's change calls it for what must be durable before the
 // change goes on.
 func Write[T any](path string, v T) error {
+	if err := put(path, v, (*os.File).Sync); err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return fmt.Errorf("writing the task's state: %w", err)
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// Note is Write for what need not outlive a power cut.
+func Note[T any](path string, v T) error {
+	return put(path, v, func(*os.File) error { return nil })
+}
+
+func put[T any](path string, v T, sync func(*os.File) error) error {
 	text, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("encoding the task's state: %w", err)
@@ -48,24 +69,29 @@ func Write[T any](path string, v T) error {
 		return fmt.Errorf("writing the task's state: %w", err)
 	}
 	_, err = file.Write(text)
-	err = errors.Join(err, file.Sync(), file.Close())
+	err = errors.Join(err, sync(file), file.Close())
 	if err == nil {
 		err = os.Rename(file.Name(), path)
 	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("writing the task's state: %w", err), os.Remove(file.Name()))
 	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return fmt.Errorf("writing the task's state: %w", err)
-	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return nil
 }
 
 // Update reads the file, lets change it, and writes it, under the lock beside
 // it, which it waits for until ctx is done. The folder is made where it is
 // missing. An error of change is returned as it is, and nothing is written.
 func Update[T any](ctx context.Context, path string, change func(*T) error) error {
+	return update(ctx, path, change, Write)
+}
+
+// Change is Update for what need not outlive a power cut.
+func Change[T any](ctx context.Context, path string, change func(*T) error) error {
+	return update(ctx, path, change, Note)
+}
+
+func update[T any](ctx context.Context, path string, change func(*T) error, write func(string, T) error) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("making the task's state: %w", err)
 	}
@@ -95,5 +121,5 @@ func Update[T any](ctx context.Context, path string, change func(*T) error) erro
 	if err := change(&v); err != nil {
 		return err
 	}
-	return Write(path, v)
+	return write(path, v)
 }

@@ -111,11 +111,13 @@ func mark(id executors.TaskID) string { return executors.EnvTask + "=" + string(
 // read returns what is known; the zero state where nothing is.
 func (r ref) read() (state, error) { return ledger.Read[state](r.path()) }
 
-func (r ref) write(s state) error { return ledger.Write(r.path(), s) }
+// write notes the state. No task of this host outlives a power cut, so neither
+// must this.
+func (r ref) write(s state) error { return ledger.Note(r.path(), s) }
 
 // update changes the state under its lock.
 func (r ref) update(ctx context.Context, change func(*state) error) error {
-	return ledger.Update(ctx, r.path(), change)
+	return ledger.Change(ctx, r.path(), change)
 }
 
 // List finds the tasks with this run label that were not reaped, by folder.

@@ -28,12 +28,13 @@ const (
 )
 
 // WriteSpec writes dir/spec.json by rename. A spec that Main would refuse is
-// an error, and nothing is written.
+// an error, and nothing is written. It is read once, when the task starts, so
+// after a power cut it may be empty.
 func WriteSpec(dir string, s Spec) error {
 	if err := s.Check(); err != nil {
 		return err
 	}
-	return writeJSON(filepath.Join(dir, SpecFile), s)
+	return replaceJSON(filepath.Join(dir, SpecFile), s, func(*os.File) error { return nil })
 }
 
 // ReadSpec reads and checks a spec. Unknown fields are refused: a misspelled
@@ -147,6 +148,14 @@ func readJSON(path string, v any) error {
 // writeJSON writes a file that is whole or not there at all, also after a
 // power cut.
 func writeJSON(path string, v any) error {
+	if err := replaceJSON(path, v, (*os.File).Sync); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+// replaceJSON writes a file by rename after sync.
+func replaceJSON(path string, v any, sync func(*os.File) error) error {
 	text, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
@@ -156,14 +165,14 @@ func writeJSON(path string, v any) error {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
 	_, err = f.Write(append(text, '\n'))
-	err = errors.Join(err, f.Sync(), f.Close())
+	err = errors.Join(err, sync(f), f.Close())
 	if err == nil {
 		err = os.Rename(f.Name(), path)
 	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("writing %s: %w", path, err), os.Remove(f.Name()))
 	}
-	return syncDir(filepath.Dir(path))
+	return nil
 }
 
 func syncDir(dir string) error {

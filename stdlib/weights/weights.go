@@ -70,18 +70,21 @@ func (l List) Portable() []byte {
 	return append(b, '\n')
 }
 
+// maxID bounds a model's id, by the hub's own rule of 96 characters a part.
+const maxID = 2*96 + 1
+
 var (
-	idForm       = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,95}(/[A-Za-z0-9][A-Za-z0-9._-]{0,95})?$`)
-	revisionForm = regexp.MustCompile(`^[0-9a-f]{40}$`)
+	idForm       = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?$`)
+	revisionForm = regexp.MustCompile(`^[0-9a-f]+$`)
 )
 
 // Folder is where a revision lies under root. The id is the hub's
 // (ORGANISATION/NAME), the revision a commit.
 func Folder(root, id, revision string) (string, error) {
-	if !idForm.MatchString(id) || strings.Contains(id, "..") {
+	if len(id) > maxID || !idForm.MatchString(id) || strings.Contains(id, "..") {
 		return "", fmt.Errorf("%q is no model of a hub: write ORGANISATION/NAME, or give the folder of its files as path", id)
 	}
-	if !revisionForm.MatchString(revision) {
+	if len(revision) != 40 || !revisionForm.MatchString(revision) {
 		return "", fmt.Errorf("revision %q: write the commit, 40 hexadecimal digits", revision)
 	}
 	return filepath.Join(root, strings.ReplaceAll(id, "/", "--"), revision), nil

@@ -29,12 +29,14 @@ func (g Group) String() string { return fmt.Sprintf("%s grid %v block %v", g.Nam
 
 func (g Group) same(o Group) bool { return g.Name == o.Name && g.Grid == o.Grid && g.Block == o.Block }
 
-// Groups are the kernels whose canonical or printed name matches, in report order.
+// Groups are the kernels whose canonical or printed name matches, or their
+// function's alone, which is what ncu's own --kernel-name looks at. In report
+// order.
 func Groups(r page.Report, re *regexp.Regexp) []Group {
 	var out []Group
 	for _, l := range r.Launches {
 		g := Group{Name: page.Canonical(l.Kernel), Grid: l.Grid, Block: l.Block}
-		if !re.MatchString(g.Name) && !re.MatchString(l.Kernel) {
+		if !re.MatchString(g.Name) && !re.MatchString(l.Kernel) && !re.MatchString(function(g.Name)) {
 			continue
 		}
 		i := slices.IndexFunc(out, g.same)
@@ -45,6 +47,15 @@ func Groups(r page.Report, re *regexp.Regexp) []Group {
 		out[i].Launches = append(out[i].Launches, l)
 	}
 	return out
+}
+
+// function is a kernel's name without template arguments, parameters and
+// namespaces.
+func function(name string) string {
+	if i := strings.IndexAny(name, "<("); i > 0 {
+		name = name[:i]
+	}
+	return name[strings.LastIndex(name, ":")+1:]
 }
 
 // Pairing says why two kernels are compared.

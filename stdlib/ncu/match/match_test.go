@@ -94,3 +94,17 @@ func TestMerged(t *testing.T) {
 		t.Errorf("metrics %v, want 10 + median(5, 7) ns and nothing else", m)
 	}
 }
+
+// A kernel is named as a person reads it in the report, or as ncu itself is told
+// it: by its function alone. The long name is of a real run.
+func TestGroupsByName(t *testing.T) {
+	r := page.Report{Launches: []page.Launch{
+		launch(0, "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::MeanOps<float, float, float, float>, unsigned int, float, 4, 4>>(T3)", 1, 10),
+		launch(1, "k_v1(int)", 8, 10),
+	}}
+	for name, want := range map[string]int{"^reduce_kernel$": 1, "MeanOps": 1, "^k_v1$": 1, "^k_v1\\(int\\)$": 1, "^k$": 0, "^native$": 0, "^MeanOps$": 0, "": 2} {
+		if got := match.Groups(r, regexp.MustCompile(name)); len(got) != want {
+			t.Errorf("%q names %d kernels, want %d", name, len(got), want)
+		}
+	}
+}
