@@ -1,8 +1,11 @@
 package conformance
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
+
+	definitions "github.com/sotabuild/sotabuild/stdlib/result"
 )
 
 // production replaces the quickstart's workload: no flow check, sessions of two
@@ -46,6 +49,23 @@ func TestProductionWorkload(t *testing.T) {
 	for _, want := range []string{"none: lane `agentic` has a table of its own", "The client was calibrated on this machine", "| 6 of 6 |"} {
 		if !strings.Contains(report, want) {
 			t.Errorf("the report does not say %q:\n%s", want, report)
+		}
+	}
+	// Three sessions of two turns, all of one adapter: by hand 3, 3 and 6.
+	for _, want := range []string{"| adapter | `tiny` | 6 | 0 |", "| turn | `1` | 3 | 0 |", "| turn | `2` | 3 | 0 |"} {
+		if !strings.Contains(report, want) {
+			t.Errorf("the report does not say %q:\n%s", want, report)
+		}
+	}
+	files, err := filepath.Glob(filepath.Join(runDir(t, s), "benchmark", "raw", "*.parts.json"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%v, %v; want the parts of every cell in the run directory", files, err)
+	}
+	for _, f := range files {
+		var parts []definitions.Part
+		readJSON(t, f, &parts)
+		if len(parts) != 3 || parts[0].OK != 6 || parts[1].Name != "1" || parts[1].OK != 3 || parts[2].OK != 3 || len(parts[2].Metrics) == 0 {
+			t.Errorf("%s: %+v", f, parts)
 		}
 	}
 	if out := s.must(0, "apply").out; !strings.Contains(out, "Applied: 0 nodes run") {

@@ -27,6 +27,7 @@ import (
 	"github.com/sotabuild/sotabuild/executors"
 	"github.com/sotabuild/sotabuild/lang"
 	"github.com/sotabuild/sotabuild/stdlib/campaign/prepare"
+	"github.com/sotabuild/sotabuild/stdlib/campaign/ratesearch"
 	"github.com/sotabuild/sotabuild/stdlib/campaign/show"
 	"github.com/sotabuild/sotabuild/stdlib/report"
 )
@@ -144,11 +145,22 @@ func (a *app) apply(ctx context.Context, store *cache.Local, c *lang.Campaign, o
 		}
 	}
 	o.givenUp = r.total.FailedNodes
+	rounds, others := ratesearch.Split(o.replace)
+	o.replace = others
 	sum, err := r.once(ctx, s, o)
 	if err != nil {
 		return err
 	}
 	r.total = r.add(sum)
+	switch {
+	case c.Judge.Rate == nil || r.total.Interrupted:
+	case bound != nil || len(o.targets) > 0:
+		fmt.Fprintln(a.err, "note: the rounds of rate_search are not run: a saved plan and --target name nodes of the campaign's graph; `sotabuild apply` runs them")
+	default:
+		if err := r.searchRates(ctx, s, rounds); err != nil {
+			return err
+		}
+	}
 	a.remember(s)
 	if o.trace != "" {
 		if err := writeTrace(s, r.id, o.trace); err != nil {
@@ -170,6 +182,7 @@ type run struct {
 	plan      *plan.Plan             // the last one
 	ranBefore int                    // nodes that are cached in plan because this apply ran them
 	ends      map[string]event.Event // the last word on each finished node
+	unfound   []error                // rate searches that came to no answer
 }
 
 // once plans and runs.
@@ -186,18 +199,18 @@ func (r *run) once(ctx context.Context, s *session, o planOptions) (sched.Summar
 	}
 	p.Budget = r.budget
 	if p.Counts.Changes() > 0 && !r.app.json {
-		if err := r.app.showPlan(r.app.out, s, p, false); err != nil {
+		if err := r.app.showPlan(r.app.out, s, p, nil, false); err != nil {
 			return sched.Summary{}, err
 		}
 	}
-	return r.exec(ctx, s, p)
-}
-
-func (r *run) exec(ctx context.Context, s *session, p *plan.Plan) (sched.Summary, error) {
 	blocks, err := s.blocks()
 	if err != nil {
 		return sched.Summary{}, err
 	}
+	return r.exec(ctx, s, p, func(block string) executors.Executor { return blocks[block] })
+}
+
+func (r *run) exec(ctx context.Context, s *session, p *plan.Plan, executor func(block string) executors.Executor) (sched.Summary, error) {
 	runLog, err := openRunLog(s.dir, r.id)
 	if err != nil {
 		return sched.Summary{}, err
@@ -212,7 +225,7 @@ func (r *run) exec(ctx context.Context, s *session, p *plan.Plan) (sched.Summary
 	}
 	sum, err := sched.Run(ctx, sched.Config{
 		Graph: s.Graph, Plan: p, Store: r.store, Events: sink, Dir: s.tasks(),
-		Executor: func(block string) executors.Executor { return blocks[block] }, Elsewhere: s.places.elsewhere,
+		Executor: executor, Elsewhere: s.places.elsewhere,
 		Run: r.id, Tool: version(), Host: hostname(), Now: time.Now, Interrupt: r.interrupt,
 		Unchanged: prepare.Unchanged(s.files, s.imageOf(ctx)),
 	})
@@ -250,6 +263,8 @@ func (r *run) finish(s *session) error {
 		return fail(codeInterrupted, fmt.Errorf("interrupted; what was finished is kept"), "`sotabuild apply` goes on where it stopped")
 	case len(r.total.FailedNodes) > 0:
 		return done(codeNodeFailed)
+	case len(r.unfound) > 0:
+		return fail(codeNodeFailed, errors.Join(r.unfound...), "`sotabuild apply` measures that round again")
 	case r.total.Left > 0:
 		return fail(codeGate, fmt.Errorf("%d nodes did not fit into the budget and are left", r.total.Left),
 			"`sotabuild plan` shows them, the next `sotabuild apply` goes on with them")

@@ -11,6 +11,7 @@ import (
 	"github.com/sotabuild/sotabuild/engine/cache"
 	"github.com/sotabuild/sotabuild/engine/plan"
 	"github.com/sotabuild/sotabuild/engine/plan/compare"
+	"github.com/sotabuild/sotabuild/stdlib/campaign/ratesearch"
 )
 
 func explainCommand(a *app) *cobra.Command {
@@ -28,15 +29,10 @@ func explainCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			id, err := s.node(args[0])
+			e, err := s.explain(args[0])
 			if err != nil {
 				return err
 			}
-			p, err := makePlan(s, planOptions{})
-			if err != nil {
-				return err
-			}
-			e := plan.Explain(s.Graph, p, s.store, id)
 			if a.json {
 				if err := a.printJSON(e.Document()); err != nil {
 					return err
@@ -49,6 +45,33 @@ func explainCommand(a *app) *cobra.Command {
 		},
 		ValidArgsFunction: a.completeNodes,
 	}
+}
+
+// explain says what a node of the campaign, or of a round of a rate search, is.
+func (s *session) explain(addr string) (plan.Explanation, error) {
+	if strings.HasPrefix(addr, ratesearch.Prefix) {
+		views, err := s.rates(nil)
+		if err != nil {
+			return plan.Explanation{}, err
+		}
+		for _, v := range views {
+			for _, r := range v.view.Rounds {
+				if id, ok := r.Graph.Lookup(addr); ok {
+					return plan.Explain(r.Graph, r.Plan, s.store, id), nil
+				}
+			}
+		}
+		return plan.Explanation{}, fail(codeUsage, fmt.Errorf("%s: no round of a rate search has that node; a round is known once the one before it has decided", addr), "`sotabuild plan` shows the rounds")
+	}
+	id, err := s.node(addr)
+	if err != nil {
+		return plan.Explanation{}, err
+	}
+	p, err := makePlan(s, planOptions{})
+	if err != nil {
+		return plan.Explanation{}, err
+	}
+	return plan.Explain(s.Graph, p, s.store, id), nil
 }
 
 // compareRecords prints what differs between two records. It needs no campaign.

@@ -15,6 +15,7 @@ import (
 	"github.com/sotabuild/sotabuild/engine/plan/markdown"
 	"github.com/sotabuild/sotabuild/engine/sched/budget"
 	"github.com/sotabuild/sotabuild/stdlib/campaign"
+	"github.com/sotabuild/sotabuild/stdlib/campaign/ratesearch"
 )
 
 // planOptions are the flags that plan and apply share.
@@ -49,6 +50,8 @@ func planCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			rounds, others := ratesearch.Split(o.replace)
+			o.replace = others
 			p, err := makePlan(s, o)
 			if err != nil {
 				return err
@@ -56,7 +59,11 @@ func planCommand(a *app) *cobra.Command {
 			if p.Budget, err = o.budget(time.Now()); err != nil {
 				return err
 			}
-			if err := a.writePlan(s, p, o); err != nil {
+			rates, err := s.rates(rounds)
+			if err != nil {
+				return err
+			}
+			if err := a.writePlan(s, p, rates, o); err != nil {
 				return err
 			}
 			if o.out != "" {
@@ -65,7 +72,7 @@ func planCommand(a *app) *cobra.Command {
 				}
 			}
 			a.remember(s)
-			if o.detailed && p.Counts.Changes() > 0 {
+			if o.detailed && p.Counts.Changes()+rates.changes() > 0 {
 				return done(codeChanges)
 			}
 			return nil
@@ -135,24 +142,27 @@ func (e problemsError) Error() string {
 }
 
 // writePlan prints a plan in the form that is asked for.
-func (a *app) writePlan(s *session, p *plan.Plan, o planOptions) error {
+func (a *app) writePlan(s *session, p *plan.Plan, rates rateViews, o planOptions) error {
 	switch o.format {
 	case "":
-		return a.showPlan(a.out, s, p, o.all)
+		return a.showPlan(a.out, s, p, rates, o.all)
 	case "markdown":
-		fmt.Fprint(a.out, markdown.Plan(s.Campaign.Name, p, s.Graph, markdown.Limit))
+		// The rounds come last and are few.
+		more := rates.markdown()
+		fmt.Fprint(a.out, markdown.Plan(s.Campaign.Name, p, s.Graph, markdown.Limit-len(more))+more)
 		return nil
 	}
 	return fail(codeUsage, fmt.Errorf("--format %q: write markdown, or --json without --format", o.format))
 }
 
 // showPlan prints a plan for people or as JSON.
-func (a *app) showPlan(w io.Writer, s *session, p *plan.Plan, all bool) error {
+func (a *app) showPlan(w io.Writer, s *session, p *plan.Plan, rates rateViews, all bool) error {
 	if a.json {
 		b, err := json.MarshalIndent(struct {
 			plan.Document
 			Order []budget.Start `json:"order,omitempty"`
-		}{p.Document(s.Graph), order(s, p)}, "", "  ")
+			Rates []rateDocument `json:"rate_search,omitempty"`
+		}{p.Document(s.Graph), order(s, p), rates.documents()}, "", "  ")
 		if err != nil {
 			return err
 		}
@@ -176,6 +186,9 @@ func (a *app) showPlan(w io.Writer, s *session, p *plan.Plan, all bool) error {
 			fmt.Fprintln(w, "Within the budget, what tells most first:")
 		}
 		fmt.Fprintln(w, forecast(i+1, o))
+	}
+	for _, r := range rates {
+		fmt.Fprint(w, r.search.Text(r.view))
 	}
 	helps := slices.DeleteFunc(slices.Clone(s.Unasked), func(addr string) bool { return addr == campaign.HostAddr || addr == campaign.ClientAddr })
 	if len(helps) > 0 {

@@ -266,7 +266,7 @@ framework "mine" {
 		{"", loop, "loop"},
 		{"", "executor \"kubernetes\" {\n}\n", "kubernetes"},
 		{"", "cache {\n  remote = \"oci://r.example/x\"\n}\n", "cache"},
-		{"", "accuracy {\n  min_agreement = 0.9\n}\n", "accuracy"},
+		{"", "history {\n  root = \"history\"\n}\n", "history"},
 	} {
 		dir := folder(t, map[string]string{"campaign.hcl": fmt.Sprintf(base, tt.inside, tt.outside)})
 		if _, errs, c := sotabuild(t, "", "-C", dir, "validate"); c != codeOK {

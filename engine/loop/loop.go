@@ -32,7 +32,8 @@ import (
 // Loop says how a state becomes rounds. Declare and Decide must be functions of
 // what they are given and nothing else.
 type Loop struct {
-	Name    string // of letters, digits, _ and -; part of addresses, never of a key
+	Name    string // of letters, digits, _ and -; the kind of its decisions, so that it is keyed
+	At      string // where its addresses begin, never keyed; Name if it is ""
 	Version int    // raised when Decide says something else of the same; keyed
 	Bound   int    // the most rounds, at least 1
 	Start   []byte // the first state; JSON
@@ -61,7 +62,14 @@ type Decision struct {
 }
 
 // Address is the address of a round and the block of its nodes.
-func (l *Loop) Address(round int) string { return fmt.Sprintf("%s.round[%d]", l.Name, round) }
+func (l *Loop) Address(round int) string { return fmt.Sprintf("%s.round[%d]", l.at(), round) }
+
+func (l *Loop) at() string {
+	if l.At == "" {
+		return l.Name
+	}
+	return l.At
+}
 
 // decisionSpec keys a decision by the state it starts from. The round's number
 // is keyed because Decide may count.
@@ -209,13 +217,13 @@ func (l *Loop) plan(r *Round, store cache.Reader, o plan.Options) error {
 // check refuses names that no round can have.
 func (l *Loop) check(o plan.Options) error {
 	if len(o.Targets) > 0 {
-		return fmt.Errorf("loop %s takes no targets: a round is run whole", l.Name)
+		return fmt.Errorf("loop %s takes no targets: a round is run whole", l.at())
 	}
 	for _, name := range o.Replace {
 		number := 0
-		if _, err := fmt.Sscanf(strings.TrimPrefix(name, l.Name), ".round[%d]", &number); err != nil ||
+		if _, err := fmt.Sscanf(strings.TrimPrefix(name, l.at()), ".round[%d]", &number); err != nil ||
 			!strings.HasPrefix(name, l.Address(number)) || number < 1 || number > l.Bound {
-			return fmt.Errorf("%s is no round of loop %s; write %s for its first one", name, l.Name, l.Address(1))
+			return fmt.Errorf("%s is no round of loop %s; write %s for its first one", name, l.at(), l.Address(1))
 		}
 	}
 	return nil

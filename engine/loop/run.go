@@ -51,14 +51,14 @@ func (v View) Text() string {
 		if r.Decision == nil {
 			b.WriteString(r.Plan.Text(r.Graph))
 			if rest := v.Loop.Bound - r.Number; rest > 0 {
-				fmt.Fprintf(&b, "? %s.round[%s]  possible; round %d decides\n", v.Loop.Name, span(r.Number+1, v.Loop.Bound), r.Number)
+				fmt.Fprintf(&b, "? %s.round[%s]  possible; round %d decides\n", v.Loop.at(), span(r.Number+1, v.Loop.Bound), r.Number)
 			}
 			continue
 		}
 		fmt.Fprintf(&b, "= %s  %s\n", v.Loop.Address(r.Number), r.Decision.Why)
 	}
 	if v.Over {
-		fmt.Fprintf(&b, "Loop %s is over after %d of at most %d rounds.\n", v.Loop.Name, len(v.Rounds), v.Loop.Bound)
+		fmt.Fprintf(&b, "Loop %s is over after %d of at most %d rounds.\n", v.Loop.at(), len(v.Rounds), v.Loop.Bound)
 	}
 	return b.String()
 }

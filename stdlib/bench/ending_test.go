@@ -79,7 +79,7 @@ func TestTurnsFollowEachOther(t *testing.T) {
 	})
 }
 
-func part(p judge.Part, id string) float64 {
+func part(p result.Part, id string) float64 {
 	for _, m := range p.Metrics {
 		if m.ID == id {
 			return m.Value

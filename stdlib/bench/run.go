@@ -21,7 +21,7 @@ import (
 type Report struct {
 	Row      result.Row
 	Requests []judge.Request
-	Parts    []judge.Part
+	Parts    []result.Part
 	Reads    [][]time.Duration // of each request's events with tokens, from the row's start
 }
 

@@ -2,6 +2,8 @@ package bench_test
 
 import (
 	"math"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -111,6 +113,27 @@ var schedules = []schedule{
 }
 
 func rate(a string, r float64) bench.Load { return bench.Load{Arrival: a, Rate: &r} }
+
+// TestSchedulesAreListed: the document names these schedules and no others, in
+// this order.
+func TestSchedulesAreListed(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/bench.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(doc), "## What is exact\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	var listed, want []string
+	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\|").FindAllStringSubmatch(section, -1) {
+		listed = append(listed, m[1])
+	}
+	for _, s := range schedules {
+		want = append(want, s.name)
+	}
+	if len(want) != 12 || !slices.Equal(listed, want) {
+		t.Errorf("docs/bench.md lists %q, want %q", listed, want)
+	}
+}
 
 // TestSchedulesAreExact measures each in virtual time.
 func TestSchedulesAreExact(t *testing.T) {

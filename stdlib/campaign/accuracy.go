@@ -53,7 +53,7 @@ func (d *Declared) declareAccuracy(c *lang.Campaign, f Facts, fw lang.Framework,
 	spec := NewBenchSpec(c, f, fw, cand, c.Load.Scenarios[0], nil)
 	spec.Load = LoadSpec{API: spec.Load.API, Path: spec.Load.Path, MinSuccess: 1}
 	spec.Answers = true
-	like.Addr, like.Spec, like.Timeout = answersAddr(fw.Label, cand.Name), spec, cellTimeout(lang.Scenario{NumPrompts: c.Judge.Accuracy.Prompts})
+	like.Addr, like.Spec, like.Timeout = answersAddr(fw.Label, cand.Name), spec, CellTimeout(lang.Scenario{NumPrompts: c.Judge.Accuracy.Prompts})
 	like.Inputs = []compile.Input{
 		{Name: "prompts", From: answersDataset, Output: "prompts"},
 		{Name: "check", From: address("check", fw.Label, cand.Name), Output: "flags"},

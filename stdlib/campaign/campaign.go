@@ -150,13 +150,13 @@ func Declare(c *lang.Campaign, f Facts) Declared {
 	for _, s := range c.Load.Scenarios {
 		for _, n := range c.Load.Workload.Concurrency {
 			d.Decls = append(d.Decls, compile.Decl{
-				Addr: datasetAddr(s, n), Kind: datasetKind, Block: "scenario." + s.Name,
-				Spec: datasetSpec(c, f, s, n),
+				Addr: datasetAddr(s, n), Kind: DatasetKind, Block: "scenario." + s.Name,
+				Spec: DatasetSpec(c, f, s, streamName(n)),
 			})
 		}
 	}
 	if c.Judge.Accuracy != nil {
-		d.Decls = append(d.Decls, compile.Decl{Addr: answersDataset, Kind: datasetKind, Block: "accuracy", Spec: answersSpec(c, f)})
+		d.Decls = append(d.Decls, compile.Decl{Addr: answersDataset, Kind: DatasetKind, Block: "accuracy", Spec: answersSpec(c, f)})
 	}
 	for _, l := range lives {
 		baseline := skips[address("bench", l.fw.Label, search.Baseline)] == ""
@@ -265,7 +265,9 @@ func suffix(n *int) string {
 	return "." + streamName(n)
 }
 
-func datasetSpec(c *lang.Campaign, f Facts, s lang.Scenario, n *int) dataset.Spec {
+// DatasetSpec is the frozen prompts of a scenario; stream sets them apart from
+// others of the same shape.
+func DatasetSpec(c *lang.Campaign, f Facts, s lang.Scenario, stream string) dataset.Spec {
 	w := c.Load.Workload
 	form := dataset.Form{Chat: w.Endpoint == "chat", Path: w.Path, Spread: w.Prompts.Spread, Groups: w.Prompts.Groups, Shared: w.Prompts.Shared,
 		Turns: w.Prompts.Turns, Think: w.Prompts.Think.Seconds(),
@@ -278,7 +280,7 @@ func datasetSpec(c *lang.Campaign, f Facts, s lang.Scenario, n *int) dataset.Spe
 		Kind: w.Dataset, InputLen: s.InputLen, OutputLen: s.OutputLen,
 		Prompts: s.NumPrompts, Warmup: c.Load.Workload.Warmup,
 		VocabLo: c.Model.Vocab[0], VocabHi: c.Model.Vocab[1],
-		Seed: c.Load.Workload.Seed, Stream: streamName(n),
+		Seed: c.Load.Workload.Seed, Stream: stream,
 	}
 }
 
@@ -295,7 +297,7 @@ func (d *Declared) declareCells(c *lang.Campaign, f Facts, fw lang.Framework, ca
 				Addr: cell.Addr, Kind: BenchKind, Block: block(fw),
 				Spec: NewBenchSpec(c, f, fw, cand, s, n), Batch: life,
 				Resources: compile.Resources{Quiet: true},
-				Timeout:   cellTimeout(s),
+				Timeout:   CellTimeout(s),
 				Skip:      skip,
 				Turn:      nth,
 			}
@@ -342,9 +344,9 @@ func (d *Declared) declareCells(c *lang.Campaign, f Facts, fw lang.Framework, ca
 	}
 }
 
-// cellTimeout bounds one cell well above what any useful server needs: 10
+// CellTimeout bounds one cell well above what any useful server needs: 10
 // minutes and 10 s a prompt.
-func cellTimeout(s lang.Scenario) time.Duration {
+func CellTimeout(s lang.Scenario) time.Duration {
 	return 10*time.Minute + time.Duration(s.NumPrompts)*10*time.Second
 }
 

@@ -2,7 +2,9 @@ package campaign
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -300,7 +302,7 @@ func benchStep(j compile.Job, dir, prompts string) (runner.Step, error) {
 	return runner.Step{
 		ID: id, Argv: []string{s.Life.Host.Self, "client", "{step}/" + clientFile, "{url}"},
 		Env:      Environment(nil),
-		Deadline: cellTimeout(lang.Scenario{NumPrompts: s.Life.Workload.NumPrompts}),
+		Deadline: CellTimeout(lang.Scenario{NumPrompts: s.Life.Workload.NumPrompts}),
 		Outputs:  outputs,
 	}, nil
 }
@@ -329,6 +331,11 @@ func collectBench(j compile.Job, step compile.StepResult) compile.Result {
 		if b, err := os.ReadFile(filepath.Join(step.Dir, observe.File)); err == nil {
 			seen = b
 		}
+		if row.Status == result.OK {
+			if err := readParts(filepath.Join(step.Dir, bench.PartsFile), &row); err != nil && step.Class == "" {
+				step.Class, step.Reason = string(executors.ClassNoOutput), "the client's numbers by adapter and turn cannot be read: "+err.Error()
+			}
+		}
 	}
 	if step.Class != "" {
 		row.Fail(result.Class(step.Class), step.Reason)
@@ -354,6 +361,19 @@ func collectBench(j compile.Job, step compile.StepResult) compile.Result {
 	}
 	out.Outputs = append(out.Outputs, compile.Value{Name: "requests", Bytes: requests}, compile.Value{Name: "seen", Bytes: seen})
 	return out
+}
+
+// readParts reads the numbers by adapter and by turn, which a cell without
+// either has not.
+func readParts(path string, row *result.Row) error {
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(b, &row.Parts)
 }
 
 // subject is what is measured, in the row's words.

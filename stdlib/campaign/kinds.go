@@ -14,7 +14,7 @@ import (
 
 // Kinds is the table of node kinds, in the order in which they run.
 func Kinds() []*compile.Kind {
-	return []*compile.Kind{HostKind, ClientKind, weightsKind, HelpKind, versionKind, checkKind, datasetKind, BenchKind, agreementKind, gateKind, selectKind, winnersKind}
+	return []*compile.Kind{HostKind, ClientKind, weightsKind, HelpKind, versionKind, checkKind, DatasetKind, BenchKind, agreementKind, gateKind, selectKind, winnersKind}
 }
 
 // The kinds, one row each.
@@ -31,7 +31,7 @@ var (
 		Name: "check", Version: 1, Purity: compile.Pure, Outputs: []string{"flags"},
 		Func: func(_ context.Context, j compile.Job) compile.Result { return check(j) }, Policy: policy,
 	}
-	datasetKind = &compile.Kind{
+	DatasetKind = &compile.Kind{
 		Name: "dataset", Version: 1, Purity: compile.Pure, Outputs: []string{"prompts"},
 		Func: makeDataset, Policy: policy,
 	}

@@ -26,7 +26,10 @@ func (v View) Markdown() []byte {
 	v.winnersTable(&b)
 	for _, s := range v.Scenarios {
 		v.scenario(&b, s)
+		v.parts(&b, s)
 	}
+	v.rates(&b)
+	v.fairness(&b)
 	v.failing(&b)
 	v.failedRequests(&b)
 	v.warnings(&b)
@@ -72,6 +75,11 @@ func (v View) winnersTable(b *strings.Builder) {
 		}
 	}
 	g.Write(b)
+	for _, s := range v.Scenarios {
+		if s.unfair() != nil {
+			fmt.Fprintf(b, "Scenario %s is not shown to be a fair comparison: see Fairness below.\n\n", markdown.Code(s.Name))
+		}
+	}
 	b.WriteString("A scenario's winner is the best row over its concurrency cells that passes the SLA. " +
 		"The gap is (best − target) / best on request throughput within the winner's cell.\n\n")
 	for _, n := range v.Notes {

@@ -35,6 +35,7 @@ type View struct {
 	SLA       winners.SLA `json:"sla"`
 	Sides     []Side      `json:"sides"`     // the target first, then as declared
 	Scenarios []Scenario  `json:"scenarios"` // as declared
+	Rates     []Rate      `json:"rate_search,omitempty"`
 	Notes     []string    `json:"notes,omitempty"`
 }
 
@@ -110,6 +111,7 @@ type Scenario struct {
 	NumPrompts int             `json:"num_prompts"`
 	Cells      []Cell          `json:"cells"` // by framework, candidate, concurrency, as declared
 	Ranking    winners.Ranking `json:"ranking"`
+	Fairness   []Fairness      `json:"fairness,omitempty"` // nil where there is nothing to compare
 }
 
 // Cell is one row with its names.

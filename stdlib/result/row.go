@@ -23,6 +23,7 @@ type Row struct {
 	Workload Workload `json:"workload"`
 	Requests Requests `json:"requests"`
 	Metrics  []Metric `json:"metrics,omitempty"` // in the order of the table Metrics
+	Parts    []Part   `json:"parts,omitempty"`   // nil where there are neither adapters nor turns
 	Server   Server   `json:"server"`
 	Facts    Facts    `json:"facts"`
 	Time     Times    `json:"time"`
@@ -167,5 +168,15 @@ func (r *Row) Fail(c Class, reason string) {
 	if !ok {
 		panic("result: no class " + string(c) + " in the table")
 	}
-	r.Status, r.Class, r.Reason, r.Metrics = row.Status, c, reason, nil
+	r.Status, r.Class, r.Reason, r.Metrics, r.Parts = row.Status, c, reason, nil, nil
+}
+
+// Part is the numbers of one group of a row's requests: an adapter's or a
+// turn's.
+type Part struct {
+	By      string   `json:"by"` // adapter | turn
+	Name    string   `json:"name"`
+	OK      int      `json:"ok"`
+	Failed  int      `json:"failed"`
+	Metrics []Metric `json:"metrics,omitempty"` // nil if none is ok
 }

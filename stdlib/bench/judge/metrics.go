@@ -201,7 +201,7 @@ func (m Cell) spreads() map[string][]float64 {
 
 // Parts are the numbers of each adapter and of each turn of sessions; nil
 // where the cell has neither.
-func (m Cell) Parts() (out []Part) {
+func (m Cell) Parts() (out []result.Part) {
 	groups := map[[2]string][]Sample{}
 	for _, s := range m.Samples {
 		if a := s.Ask.Adapter; a != "" {
@@ -215,7 +215,7 @@ func (m Cell) Parts() (out []Part) {
 	for _, k := range slices.SortedFunc(maps.Keys(groups), func(a, b [2]string) int { return slices.Compare(a[:], b[:]) }) {
 		part := Cell{Rules: m.Rules, Samples: groups[k]}
 		q := part.count()
-		p := Part{By: k[0], Name: strings.TrimLeft(k[1], "0"), OK: q.OK, Failed: q.Failed}
+		p := result.Part{By: k[0], Name: strings.TrimLeft(k[1], "0"), OK: q.OK, Failed: q.Failed}
 		if q.OK > 0 {
 			p.Metrics = part.metrics()
 		}

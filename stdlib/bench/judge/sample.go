@@ -107,13 +107,3 @@ func counted(n int64) *int64 {
 	}
 	return &n
 }
-
-// Part is the numbers of one group of a cell's requests: an adapter's or a
-// turn's.
-type Part struct {
-	By      string          `json:"by"` // adapter | turn
-	Name    string          `json:"name"`
-	OK      int             `json:"ok"`
-	Failed  int             `json:"failed"`
-	Metrics []result.Metric `json:"metrics,omitempty"`
-}

@@ -16,7 +16,7 @@ import (
 type Run struct {
 	Row      result.Row
 	Requests []judge.Request
-	Parts    []judge.Part
+	Parts    []result.Part
 }
 
 // HTML is the page of a run: its numbers, the distributions behind them, the

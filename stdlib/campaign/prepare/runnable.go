@@ -44,9 +44,6 @@ func Runnable(c *lang.Campaign) error {
 			no(fw.Range, "framework %q is a running url, and this build measures only servers that it starts; write image = \"…\" or program = \"…\"", fw.Label)
 		}
 	}
-	if r := c.Judge.Rate; r != nil {
-		no(r.Range, "rate_search: apply runs no rate search yet; leave the block out, and search with `sotabuild bench rate URL` on a running server")
-	}
 	if c.Run.Loop != nil {
 		no(c.Run.Loop.Range, "loop %q: this build has no loop runner yet; leave the block out to benchmark", c.Run.Loop.Type)
 	}

@@ -1,6 +1,7 @@
 package show
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -130,6 +131,13 @@ func (j *joiner) requests(v report.View, files map[string][]byte) error {
 					return fmt.Errorf("reading %s of %s: %w", output, rec.Node, err)
 				}
 				files[path] = b
+			}
+			if len(c.Row.Parts) > 0 {
+				b, err := json.MarshalIndent(c.Row.Parts, "", "  ")
+				if err != nil {
+					return fmt.Errorf("writing the parts of %s: %w", rec.Node, err)
+				}
+				files[strings.TrimSuffix(c.Artifacts.RawResult, ".jsonl")+".parts.json"] = append(b, '\n')
 			}
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/sotabuild/sotabuild/lang"
 	"github.com/sotabuild/sotabuild/stdlib/campaign"
 	"github.com/sotabuild/sotabuild/stdlib/campaign/prepare"
+	"github.com/sotabuild/sotabuild/stdlib/campaign/ratesearch"
 	"github.com/sotabuild/sotabuild/stdlib/report"
 	"github.com/sotabuild/sotabuild/stdlib/result"
 	"github.com/sotabuild/sotabuild/stdlib/search"
@@ -43,7 +44,12 @@ func View(p *prepare.Prepared, r cache.Reader, tool string, now time.Time) (repo
 		if err != nil {
 			return report.View{}, err
 		}
+		sc.Fairness = v.Fair(sc, c.Judge.Waived)
 		v.Scenarios = append(v.Scenarios, sc)
+	}
+	var err error
+	if v.Rates, err = ratesearch.Found(p, r, now); err != nil {
+		return report.View{}, err
 	}
 	if j.unmeasured > 0 {
 		v.Notes = append(v.Notes, fmt.Sprintf("%d cells are not measured as the campaign stands now; rankings are of the others.", j.unmeasured))

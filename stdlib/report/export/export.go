@@ -27,10 +27,14 @@ func JSON(v report.View) ([]byte, error) {
 		for j := range s.Cells {
 			if c := &s.Cells[j]; c.Row.Status != result.OK {
 				row := *c.Row
-				row.Metrics = nil
+				row.Metrics, row.Parts = nil, nil
 				c.Row = &row
 			}
 		}
+	}
+	v.Rates = slices.Clone(v.Rates)
+	for i, r := range v.Rates {
+		v.Rates[i] = r.Quiet()
 	}
 	b, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {

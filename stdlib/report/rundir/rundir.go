@@ -168,6 +168,11 @@ func Files(v report.View) (map[string][]byte, error) {
 		"benchmark/summary.csv":         table,
 		"benchmark/winning-commands.md": v.WinningCommands(),
 	}
+	if rates, err := v.RateRows(); err != nil {
+		return nil, err
+	} else if rates != nil {
+		files["benchmark/rate_search.jsonl"] = rates
+	}
 	// An SGLang target has the fairness files; for others they would suggest a
 	// step that their rules do not have (R030).
 	if slices.ContainsFunc(v.Sides, func(s report.Side) bool { return s.Target && s.Definition == "sglang" }) {

@@ -1,0 +1,180 @@
+package conformance
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sotabuild/sotabuild/stdlib/bench/arrival"
+)
+
+// The simulated server of TestRateSearch serves one request at a time: 16 ms to
+// the first token and 1 ms for each of four more are 20 ms, so that its
+// capacity is 50 requests/s.
+const (
+	simPrefill = 16 * time.Millisecond
+	simService = 20 * time.Millisecond
+	simLimit   = 100 * time.Millisecond
+	simPrompts = 100
+	simSeed    = 1
+)
+
+// The last name counts: a server without a model takes the path of one as a word.
+const simDefinition = `definition "sim" {
+  help "server" {
+    command = ["{program}", "simserve", "--help"]
+  }
+  server {
+    command    = ["{program}", "simserve", "--served-model-name", "{model}", "--served-model-name", "{served_name}", "--host", "{host}", "--port", "{port}", "{flags}"]
+    flag_style = "kebab"
+    stop {
+      first  = "1s"
+      second = "500ms"
+    }
+  }
+}
+`
+
+func simCampaign() map[string]string {
+	return map[string]string{"sim.framework.hcl": simDefinition, "model/config.json": fakeModel, "campaign.hcl": fmt.Sprintf(`campaign "capacity" {
+  target  = "one"
+  compare = []
+  smoke   = true
+}
+model "m" {
+  path         = "model"
+  precision    = "fp32"
+  quantization = "none"
+  max_context  = 1024
+}
+sla {
+  max_p50_ttft_ms  = 100
+  min_success_rate = 1
+}
+rate_search {
+  start       = 20
+  within      = 0.35
+  num_prompts = %d
+}
+workload {
+  concurrency = [1]
+  warmup      = 1
+  seed        = %d
+}
+scenario "chat" {
+  input_len   = 8
+  output_len  = 5
+  num_prompts = 4
+}
+framework "one" {
+  use     = "sim"
+  program = %q
+  flags   = { prefill = "16ms", step = "1ms", max_num_seqs = 1 }
+}
+`, simPrompts, simSeed, filepath.Join(bin, "sotabuild"))}
+}
+
+// queued is the median time to the first token by Lindley's recursion: who
+// arrives waits until all before are served.
+func queued(t *testing.T, rate float64) time.Duration {
+	t.Helper()
+	due, err := arrival.Load{Arrival: arrival.Poisson, Rate: &rate, Seed: simSeed}.Times(simPrompts, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var free time.Duration
+	var ttft []time.Duration
+	for _, at := range due {
+		free = max(free, at)
+		ttft = append(ttft, free-at+simPrefill)
+		free += simService
+	}
+	slices.Sort(ttft)
+	return ttft[len(ttft)/2]
+}
+
+type searched struct {
+	Best   float64  `json:"best"`
+	Broke  *float64 `json:"broke"`
+	Over   bool     `json:"over"`
+	Rounds []struct {
+		Address string  `json:"address"`
+		Rate    float64 `json:"rate"`
+		Kept    bool    `json:"kept"`
+		Row     struct {
+			Status, Class string
+			Workload      struct {
+				Arrival string  `json:"arrival"`
+				Rate    float64 `json:"request_rate"`
+			}
+		} `json:"row"`
+	} `json:"rounds"`
+}
+
+// TestRateSearch: a server of 50 requests/s keeps 20 and 40, breaks 80 and 60,
+// so that the bracket is 40 to 60; the rounds are nodes that the plan shows and
+// a second apply replays.
+func TestRateSearch(t *testing.T) {
+	for rate, kept := range map[float64]bool{20: true, 40: true, 80: false, 60: false} {
+		if m := queued(t, rate); kept && m > simLimit*3/4 || !kept && m < simLimit*5/4 {
+			t.Fatalf("by hand the median at %g requests/s is %s: too near the limit for a test", rate, m)
+		}
+	}
+	s := newSite(t, simCampaign())
+	if out := s.must(0, "plan").out; !strings.Contains(out, "? rate.one.chat.round[1…5]  possible; select.one.chat decides of which candidate") {
+		t.Errorf("the plan does not show the search:\n%s", out)
+	}
+	out := s.must(0, "apply").out
+	for _, want := range []string{"rate.one.chat.round[1].bench", "rate.one.chat.round[4].bench"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("apply does not name %s:\n%s", want, out)
+		}
+	}
+	var report struct {
+		Rates []searched `json:"rate_search"`
+	}
+	if err := json.Unmarshal([]byte(s.must(0, "report", "--json").out), &report); err != nil {
+		t.Fatal(err)
+	}
+	r := report.Rates[0]
+	if r.Best != 40 || r.Broke == nil || *r.Broke != 60 || !r.Over || len(r.Rounds) != 4 {
+		t.Errorf("%+v; want 40 kept, 60 broken, after 4 rounds", r)
+	}
+	for i, want := range []float64{20, 40, 80, 60} {
+		x := r.Rounds[i]
+		if x.Rate != want || x.Kept != (want < 50) || x.Row.Workload.Rate != want || x.Row.Workload.Arrival != "poisson" {
+			t.Errorf("round %d: %+v", i+1, x)
+		}
+	}
+	if text := s.must(0, "report", "--format", "md").out; !strings.Contains(text, "| `one` | `chat` | `baseline` | 40 | 60 | 4 |") {
+		t.Errorf("the report does not say the bracket:\n%s", text)
+	}
+	lines, err := os.ReadFile(filepath.Join(runDir(t, s), "benchmark", "rate_search.jsonl"))
+	if n := strings.Count(string(lines), "\n"); err != nil || n != 4 {
+		t.Errorf("%d rows of rounds in the run directory, want 4 (%v)", n, err)
+	}
+	if out := s.must(0, "apply").out; !strings.Contains(out, "Applied: 0 nodes run") {
+		t.Errorf("a second apply ran something:\n%s", out)
+	}
+	if out := s.must(0, "plan", "--detailed-exitcode").out; !strings.Contains(out, "Loop rate.one.chat is over after 4 of at most 5 rounds") {
+		t.Errorf("the plan does not show the end:\n%s", out)
+	}
+	if out := s.must(0, "explain", "rate.one.chat.round[3].bench").out; !strings.Contains(out, "poisson") || !strings.Contains(out, "80") {
+		t.Errorf("explaining a round:\n%s", out)
+	}
+	s.must(7, "explain", "rate.one.chat.round[5].bench")
+	// A looser bracket is decided anew from the same rounds; nothing is measured.
+	s.edit("campaign.hcl", "within      = 0.35", "within      = 0.6")
+	out = s.must(0, "apply").out
+	if strings.Contains(out, ".bench  ") || !strings.Contains(s.must(0, "report", "--json").out, `"broke": 80`) {
+		t.Errorf("a wider bracket:\n%s", out)
+	}
+	if out := s.must(2, "plan", "--detailed-exitcode", "--replace", "rate.one.chat.round[2].bench").out; !strings.Contains(out, "rate.one.chat.round[2].bench") {
+		t.Errorf("replacing a round:\n%s", out)
+	}
+}
