@@ -329,7 +329,7 @@ func TestDaemonWithoutOurFiles(t *testing.T) {
 func TestOverSSH(t *testing.T) {
 	real(t, Options{}) // or there is nothing at the other end
 	bin := t.TempDir()
-	script := "#!/bin/sh\necho \"$@\" >> " + bin + "/said\nwhile [ \"$1\" != docker ]; do shift; done\nexec \"$@\"\n"
+	script := "#!/bin/sh\necho \"$@\" >> " + bin + "/said\nwhile [ \"$1\" != far.example ]; do shift; done\nshift\nexec sh -c \"$*\"\n"
 	if err := os.WriteFile(filepath.Join(bin, "ssh"), []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
