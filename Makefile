@@ -4,7 +4,7 @@ GO ?= go
 export CGO_ENABLED = 0
 export GOFLAGS := $(GOFLAGS) -trimpath
 
-.PHONY: build image demo demo-container example-llamacpp conformance soak-executors test race lint fuzz bench bench-trace bench-client soak cover golden clean
+.PHONY: build image demo demo-container example-llamacpp conformance compare-executors soak-executors test race lint fuzz bench bench-trace bench-client soak cover golden clean
 
 build: ## the binary and the example server, static
 	$(GO) build -o bin/ ./cmd/sotabuild ./examples/tinyserve
@@ -27,6 +27,15 @@ example-llamacpp: image ## a real llama-server against tinyserve
 	examples/llamacpp/prepare.sh
 	examples/llamacpp/image.sh
 	bin/sotabuild -C examples/llamacpp apply
+
+# On a machine with nothing else to do, after make example-llamacpp; EXAMPLE is
+# quickstart or llamacpp, for one of them.
+REPEATS ?= 5
+EXAMPLE ?= .
+
+compare-executors: ## the examples by local, docker and slurm in turns; writes their throughputs into docs/executors.md
+	env="$$(.ci/start-docker start && .ci/start-slurm start)" && eval "$$env" && \
+	SOTABUILD_REPEATS=$(REPEATS) SOTABUILD_UPDATE=1 $(GO) test -v -count=1 -timeout 30m -run 'TestResultsByExecutor/$(EXAMPLE)' ./conformance
 
 test: build ## go vet and every test but those of make conformance
 	$(GO) vet ./...

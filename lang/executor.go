@@ -62,6 +62,14 @@ type ExecutorOption struct {
 	Words []string
 }
 
+// Takes says for people what the option's value is: "a text", or its words.
+func (o ExecutorOption) Takes() string {
+	if len(o.Words) > 0 {
+		return oneOf(o.Words)
+	}
+	return kindWord[o.Kind]
+}
+
 // ExecutorKind is a kind of executor as the language knows it.
 type ExecutorKind struct {
 	Name string
@@ -79,6 +87,7 @@ var ExecutorKinds = []ExecutorKind{
 	{Name: "docker", Container: true, Doc: "Containers of a Docker daemon; frameworks need an image.", Options: []ExecutorOption{
 		{"host", String, "Address of the daemon, as in DOCKER_HOST: unix://, tcp:// or ssh://.", nil},
 		{"certs", String, "Folder with ca.pem, cert.pem and key.pem, for a tcp:// host.", nil},
+		{"container", String, "Name of a container that runs already, made of the framework's image: tasks run in it, and it is left as it is.", nil},
 		{"network", String, "Network of the containers, such as host or none.", nil},
 		{"gpus", String, "How GPUs come into a container.", []string{"cdi", "request"}},
 		{"files", String, "Whether the daemon sees this host's files; left out, the first task finds out.", []string{"shared", "copied"}},

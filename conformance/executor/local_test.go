@@ -18,6 +18,7 @@ var localFixture = Fixture{
 		return local.New(self, tasks), err
 	},
 	Lifeline: true,
+	Left:     groupsOf,
 	Adds:     []string{executors.EnvTask, "SOTABUILD_LIFELINE"},
 	Cannot: map[string]string{
 		"OutOfMemory":       "sets no limits; a task's supervisor sees the kernel's kills",

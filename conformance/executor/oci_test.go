@@ -34,17 +34,20 @@ func ociBy(runtime string) Fixture {
 		Adds:     []string{executors.EnvTask, "SOTABUILD_LIFELINE"},
 		Cannot:   map[string]string{"DaemonRestart": "there is no daemon"},
 		Stranger: ociStranger,
-		Left: func(t *testing.T, id executors.TaskID) (left []string) {
-			for _, pattern := range []string{"/sys/fs/cgroup/", "/sys/fs/cgroup/*/", "/sys/fs/cgroup/*/*/*/"} {
-				found, err := filepath.Glob(pattern + executors.CgroupName(id) + "*")
-				if err != nil {
-					t.Error(err)
-				}
-				left = append(left, found...)
-			}
-			return left
-		},
+		Left:     groupsOf,
 	}
+}
+
+// groupsOf are the control groups of a task, which this host's executors make.
+func groupsOf(t *testing.T, id executors.TaskID) (left []string) {
+	for _, pattern := range []string{"/sys/fs/cgroup/", "/sys/fs/cgroup/*/", "/sys/fs/cgroup/*/*/*/"} {
+		found, err := filepath.Glob(pattern + executors.CgroupName(id) + "*")
+		if err != nil {
+			t.Error(err)
+		}
+		left = append(left, found...)
+	}
+	return left
 }
 
 func TestRunc(t *testing.T) { runOCI(t, ociFixture) }

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -10,14 +11,17 @@ import (
 	"time"
 
 	"github.com/sotabuild/sotabuild/executors"
+	"github.com/sotabuild/sotabuild/executors/runner"
 )
 
 // Soak kills engines, so many and at seeded moments, while each starts a task
 // and waits for it; the next engine starts the same task again and learns its
-// end. No task may run twice, none that has run may be unknown where its end
-// outlives the engine, and nothing may be left. It returns how often the
-// program had run, and how often nobody could say so afterwards.
-func Soak(t *testing.T, f Fixture, kills int, seed uint64) (ran, lost int) {
+// end. No task may run twice, none that has finished may be unknown, and
+// nothing may be left. Where tasks end with their engine, each has its
+// supervisor, whose word is what is known. It returns how often the program had
+// run, and how many of these runs were broken off with their engine, which
+// their records say.
+func Soak(t *testing.T, f Fixture, kills int, seed uint64) (ran, broken int) {
 	b := &bench{Fixture: f, t: t, tasks: filepath.Join(t.TempDir(), "tasks")}
 	b.must(os.Mkdir(b.tasks, 0o700))
 	rng := rand.New(rand.NewPCG(seed, 200))
@@ -25,21 +29,24 @@ func Soak(t *testing.T, f Fixture, kills int, seed uint64) (ran, lost int) {
 	for i := range kills {
 		t.Run(fmt.Sprintf("Kill%d", i), func(t *testing.T) { // what one has made is gone before the next
 			round := &bench{Fixture: f, t: t, tasks: b.tasks}
-			did, known := round.killedAt(time.Duration(rng.IntN(scales[i%len(scales)])) * time.Millisecond)
+			did, finished := round.killedAt(time.Duration(rng.IntN(scales[i%len(scales)])) * time.Millisecond)
 			if did {
 				ran++
 			}
-			if did && !known {
-				lost++
+			if did && !finished {
+				broken++
 			}
 		})
 	}
-	return ran, lost
+	return ran, broken
 }
 
 // killedAt is one round: the engine dies so long after it was told to start.
-func (b *bench) killedAt(after time.Duration) (ran, known bool) {
+func (b *bench) killedAt(after time.Duration) (ran, finished bool) {
 	j := b.job("count", "count")
+	if b.Lifeline {
+		b.supervise(&j, "count", "{out}/count")
+	}
 	first := b.engine(j)
 	_, err := first.in.Write([]byte("\n"))
 	b.must(err)
@@ -53,16 +60,48 @@ func (b *bench) killedAt(after time.Duration) (ran, known bool) {
 		b.t.Fatal(err)
 	}
 	runs := strings.Count(string(text), "\n")
-	known = o.Reason == executors.Exited && o.Code == 0
+	ended := o.Reason == executors.Exited && o.Code == 0
+	finished = ended
+	if b.Lifeline {
+		finished = b.finished(j)
+		if ended = ended || finished; runs == 1 && !ended {
+			b.t.Errorf("killed after %s: it ran, its supervisor left no last word, and the outcome is %+v", after, o)
+		}
+	}
 	switch {
 	case runs > 1:
 		b.t.Errorf("killed after %s: it ran %d times", after, runs)
-	case runs == 0 && known:
-		b.t.Errorf("killed after %s: it never ran, and the outcome is %+v", after, o)
-	case runs == 1 && !known && !b.Lifeline:
+	case runs == 0 && finished:
+		b.t.Errorf("killed after %s: it never ran, and it counts as finished with outcome %+v", after, o)
+	case runs == 1 && !finished && !b.Lifeline:
 		b.t.Errorf("killed after %s: it ran, and the outcome is %+v", after, o)
-	case !known && o.Reason != executors.Lost && o.Reason != executors.NotStarted && o.Reason != executors.Signaled:
+	case !ended && o.Reason != executors.Lost && o.Reason != executors.NotStarted && o.Reason != executors.Signaled:
 		b.t.Errorf("killed after %s: outcome %+v", after, o)
 	}
-	return runs == 1, known
+	return runs == 1, finished
+}
+
+// supervise makes the actor with these words a step of the job's supervisor.
+func (b *bench) supervise(j *job, words ...string) {
+	b.t.Helper()
+	j.Process.Args = nil
+	b.must(runner.WriteSpec(j.Dir, runner.Spec{
+		Version: runner.SpecVersion, Task: j.ID, Endpoint: runner.Endpoint{URL: "http://127.0.0.1:1"},
+		Steps: []runner.Step{{ID: "only", Argv: append([]string{actor, j.mark}, words...), Deadline: time.Minute}},
+	}))
+}
+
+// finished says whether the step of a supervised job is finished for good. A
+// record of a step that failed is an error.
+func (b *bench) finished(j job) bool {
+	b.t.Helper()
+	r, err := runner.ReadStep(filepath.Join(j.Dir, "steps", "only"))
+	if errors.Is(err, os.ErrNotExist) {
+		return false
+	}
+	b.must(err)
+	if r.Task != j.ID || r.Outcome.Class != "" || r.Exit == nil || *r.Exit != 0 {
+		b.t.Errorf("the step's record is %+v", r)
+	}
+	return true
 }

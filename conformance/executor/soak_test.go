@@ -29,8 +29,8 @@ func TestEnginesKilledAnywhere(t *testing.T) {
 			if f.Name != "local" && f.Name != "slurm" {
 				f.Image = scratch(t)
 			}
-			ran, lost := Soak(t, f, share, seed)
-			t.Logf("%d engines killed: %d tasks had run, of %d nobody could say so afterwards; none ran twice, nothing was left", share, ran, lost)
+			ran, broken := Soak(t, f, share, seed)
+			t.Logf("%d engines killed: the programs of %d tasks had run, of which %d were broken off with their engine; 0 ran twice, 0 finished ones unknown, nothing was left, unless it failed", share, ran, broken)
 			if ran == 0 && share > 3 {
 				t.Error("no task ever ran: the kills come too early to show anything")
 			}

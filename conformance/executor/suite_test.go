@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	slurmjob "github.com/sotabuild/sotabuild/executors/slurm/job"
+	"github.com/sotabuild/sotabuild/executors/supervisor"
 )
 
 // fixtures are the executors under the suite, in the order of the table's
@@ -18,7 +19,10 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "slurm-job" {
 		os.Exit(slurmjob.Main(os.Args[2]))
 	}
-	os.Exit(Main(m, append(fixtures, crunFixture)...))
+	if len(os.Args) == 3 && os.Args[1] == "runner" {
+		os.Exit(supervisor.Main(os.Args[2]))
+	}
+	os.Exit(Main(m, append(fixtures, crunFixture, insideFixture)...))
 }
 
 // TestTable keeps the table in the document what the fixtures say. A ✓ is true

@@ -50,13 +50,17 @@ func real(t *testing.T, o Options) *Executor {
 	return e
 }
 
+// runOf is the test's run. The daemon is shared with whoever runs the same test
+// at the same time.
+func runOf(t *testing.T) string { return fmt.Sprintf("%s-%d", t.Name(), os.Getpid()) }
+
 // shell is a task that runs a shell script; it is reaped with the test.
 func shell(t *testing.T, e *Executor, script string) executors.Task {
 	t.Helper()
 	task := executors.Task{
 		ID: executors.TaskID(fmt.Sprintf("docker-test-%d", time.Now().UnixNano())), Image: busybox,
 		Process: specs.Process{Args: []string{"/bin/sh", "-c", script}, Env: []string{"PATH=/bin"}},
-		Labels:  map[string]string{executors.LabelRun: t.Name()},
+		Labels:  map[string]string{executors.LabelRun: runOf(t)},
 	}
 	task.Dir = filepath.Join(t.TempDir(), string(task.ID))
 	if err := os.Mkdir(task.Dir, 0o700); err != nil {
@@ -64,7 +68,7 @@ func shell(t *testing.T, e *Executor, script string) executors.Task {
 	}
 	t.Cleanup(func() {
 		ctx := context.Background()
-		list, err := e.List(ctx, t.Name())
+		list, err := e.List(ctx, runOf(t))
 		for _, h := range list {
 			if err == nil {
 				err = e.Reap(ctx, h)
@@ -193,7 +197,7 @@ func TestMadeAndNotWrittenDown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list, err := e.List(t.Context(), t.Name())
+	list, err := e.List(t.Context(), runOf(t))
 	if err != nil || len(list) != 1 {
 		t.Fatalf("listed %v, %v", list, err)
 	}

@@ -163,12 +163,8 @@ func (e *Executor) Check(t executors.Task) error {
 	if t.Image == "" {
 		return fmt.Errorf("task %s: docker needs an image; write image in its framework, or choose executor \"local\"", t.ID)
 	}
-	r := t.Resources
-	if e.info.NCPU > 0 && r.CPUs > e.info.NCPU {
-		return fmt.Errorf("task %s needs %d CPUs; the daemon's host has %d", t.ID, r.CPUs, e.info.NCPU)
-	}
-	if e.info.MemTotal > 0 && r.Memory > e.info.MemTotal {
-		return fmt.Errorf("task %s needs %d bytes of memory; the daemon's host has %d", t.ID, r.Memory, e.info.MemTotal)
+	if err := e.enough(t); err != nil {
+		return err
 	}
 	if e.filesNow() != Copied {
 		for _, m := range t.Mounts {
@@ -183,6 +179,18 @@ func (e *Executor) Check(t executors.Task) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	return e.checkImage(ctx, t.Image)
+}
+
+// enough says whether the daemon's host has what the task needs.
+func (e *Executor) enough(t executors.Task) error {
+	r := t.Resources
+	if e.info.NCPU > 0 && r.CPUs > e.info.NCPU {
+		return fmt.Errorf("task %s needs %d CPUs; the daemon's host has %d", t.ID, r.CPUs, e.info.NCPU)
+	}
+	if e.info.MemTotal > 0 && r.Memory > e.info.MemTotal {
+		return fmt.Errorf("task %s needs %d bytes of memory; the daemon's host has %d", t.ID, r.Memory, e.info.MemTotal)
+	}
+	return nil
 }
 
 func (e *Executor) filesNow() Files {

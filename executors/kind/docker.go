@@ -24,13 +24,17 @@ var docker = Kind{
 	Disk:  dockerDisk,
 }
 
-// dial connects; temp is for who brings images or takes them out.
-func dial(ctx context.Context, s Setup, temp string) (*executor.Executor, error) {
-	return executor.Dial(ctx, executor.Options{
+func dockerOptions(s Setup, temp string) executor.Options {
+	return executor.Options{
 		Self: s.Self, Host: s.Options["host"], Certs: s.Options["certs"], Network: s.Options["network"],
 		Files: executor.Files(s.Options["files"]), CDI: s.Options["gpus"] == "cdi",
 		Temp: temp, Creating: s.creating("docker"), Say: s.Say,
-	})
+	}
+}
+
+// dial connects; temp is for who brings images or takes them out.
+func dial(ctx context.Context, s Setup, temp string) (*executor.Executor, error) {
+	return executor.Dial(ctx, dockerOptions(s, temp))
 }
 
 // newDocker dials with a bound of its own: what it makes lives longer than the
@@ -42,6 +46,13 @@ func newDocker(s Setup) (executors.Executor, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
+	if name := s.Options["container"]; name != "" {
+		e, err := executor.Enter(ctx, dockerOptions(s, temp), name, s.Tasks)
+		if err != nil {
+			return nil, err // not a nil *Inside in an interface
+		}
+		return e, nil
+	}
 	return dial(ctx, s, temp)
 }
 

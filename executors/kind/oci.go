@@ -109,7 +109,8 @@ func pullOCI(ctx context.Context, s Setup, ref string, say func(string)) error {
 		return err
 	}
 	say(fmt.Sprintf("%s: %d layers", img.Pinned(), len(img.DiffIDs)))
-	root, err := img.Extract(ctx, s.roots())
+	// By its digest, so that a task in it asks no registry.
+	files, err := image.Unpack(ctx, img.Pinned(), image.Platform{}, s.roots())
 	if err != nil {
 		return err
 	}
@@ -117,7 +118,10 @@ func pullOCI(ctx context.Context, s Setup, ref string, say func(string)) error {
 	if err != nil {
 		return err
 	}
-	known[ref] = pulled{ref, img.Pinned(), img.Identity(), img.Config.Env, root}
+	// Under both names: the campaign has ref, and its tasks the pinned one.
+	for _, name := range []string{ref, img.Pinned()} {
+		known[name] = pulled{name, img.Pinned(), files.Identity, files.Config.Env, files.Dir}
+	}
 	b, err := json.MarshalIndent(known, "", " ")
 	if err != nil {
 		return fmt.Errorf("writing down which images were pulled: %w", err)

@@ -178,16 +178,21 @@ func (e *Executor) Start(ctx context.Context, t executors.Task) (executors.Handl
 			return recoverStart(r, s)
 		}
 		*s = state{Task: t.ID, Labels: t.Labels, Started: time.Now().UTC(), Deadline: t.Deadline, Grace: t.StopGrace}
-		group, err := proc.MakeCgroup(executors.CgroupName(t.ID))
-		if err == nil {
-			s.Cgroup = group.Path()
-		} else {
-			group = nil // the host does not let us; the supervisor's list must do
+		name := executors.CgroupName(t.ID)
+		if s.Cgroup, err = proc.CgroupPath(name); err != nil {
+			s.Cgroup = "" // the host does not let us; the supervisor's list must do
 		}
-		// The intent comes to the disk before the process does: a crash in
-		// between never leads to a second start.
+		// The intent comes to the disk before the group and the process do: a
+		// crash in between never leads to a second start, and leaves no group
+		// that nobody knows of.
 		if err := r.write(*s); err != nil {
 			return err
+		}
+		var group *proc.Cgroup
+		if s.Cgroup != "" {
+			if group, err = proc.MakeCgroup(name); err != nil {
+				group, s.Cgroup = nil, "" // as above
+			}
 		}
 		id, err := e.spawn(t, group)
 		if err != nil {

@@ -14,19 +14,29 @@ import (
 // it stays in it, also after setsid and double forks, and is killed at once.
 type Cgroup struct{ path string }
 
-// MakeCgroup makes a group of this name below our own. An error means that the
-// host does not let us; nothing is left then.
-func MakeCgroup(name string) (*Cgroup, error) {
+// CgroupPath is where MakeCgroup makes a group of this name, so that it can be
+// written down before. An error means that the host does not let us.
+func CgroupPath(name string) (string, error) {
 	own, err := ownCgroup()
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	// A child is cloned into a group only if both its old and its new group
 	// may be written.
 	if err := unix.Access(filepath.Join(own, "cgroup.procs"), unix.W_OK); err != nil {
-		return nil, fmt.Errorf("making a control group in %s: %w", own, err)
+		return "", fmt.Errorf("making a control group in %s: %w", own, err)
 	}
-	g := &Cgroup{filepath.Join(own, name)}
+	return filepath.Join(own, name), nil
+}
+
+// MakeCgroup makes a group of this name below our own. An error means that the
+// host does not let us; nothing is left then.
+func MakeCgroup(name string) (*Cgroup, error) {
+	path, err := CgroupPath(name)
+	if err != nil {
+		return nil, err
+	}
+	g := &Cgroup{path}
 	if err := os.Mkdir(g.path, 0o755); err != nil {
 		return nil, fmt.Errorf("making a control group: %w", err)
 	}

@@ -118,16 +118,23 @@ func (e *Executor) lookAgain(ctx context.Context, p place) error {
 // and for a job that was killed.
 const stopPatience = 2 * time.Minute
 
+// lifeless is for how long a job that was told to stop gives no sign of life
+// before it is killed: a node may be busy.
+const lifeless = 5 * job.BeatEvery
+
 // kill brings a job down and waits until Slurm says that it has ended, or, as
-// known tells, that it does not know it.
+// known tells, that it does not know it. A job that gives signs of life ends by
+// itself, in bounded time, and is not killed: where Slurm has no control groups,
+// what its program has started would live on.
 func (e *Executor) kill(ctx context.Context, p place, id string, never bool, grace time.Duration) (known bool, err error) {
 	begun := time.Now()
 	// The job ends what its program has started: it gets a moment for that.
 	hard, hopeless := begun.Add(grace+6*time.Second), begun.Add(grace+stopPatience)
+	pulse := pulse{folder: p.folder()}
 	var asked time.Time
 	for wait := 100 * time.Millisecond; ; wait = min(wait*3/2, time.Second) {
 		list, err := e.client.list(ctx, []string{id})
-		w := list[id]
+		w, dead := list[id], pulse.silent() > lifeless
 		switch {
 		case err == nil && (!w.known() || w.over()):
 			return w.known(), nil
@@ -148,7 +155,7 @@ func (e *Executor) kill(ctx context.Context, p place, id string, never bool, gra
 			args := []string{"--signal=TERM", "--batch", id}
 			if never || w.state == "PENDING" {
 				args = []string{id}
-			} else if time.Now().After(hard) {
+			} else if dead && time.Now().After(hard) {
 				args = []string{"--signal=KILL", "--full", id}
 			}
 			// Whatever it says, the state will show.

@@ -76,6 +76,20 @@ func block(b *strings.Builder, row lang.Block) {
 	if text, ok := Example(row.Path); ok {
 		fmt.Fprintf(b, "\n```hcl\n%s```\n", text)
 	}
+	if row.Path == "executor" {
+		executors(b)
+	}
+}
+
+// executors lists the kinds of executors, each with the options that it takes.
+func executors(b *strings.Builder) {
+	b.WriteString("\nThe labels, and the `options` of each. `executor` blocks of a framework take the same.\n\n| label | option | takes | meaning |\n| --- | --- | --- | --- |\n")
+	for _, k := range lang.ExecutorKinds {
+		fmt.Fprintf(b, "| `%s` | | | %s |\n", k.Name, cell(k.Doc))
+		for _, o := range k.Options {
+			fmt.Fprintf(b, "| | `%s` | %s | %s |\n", o.Name, cell(o.Takes()), cell(o.Doc))
+		}
+	}
 }
 
 func rules(ids string) string {

@@ -4,7 +4,8 @@
 //
 //	actor MARK WORD ARGUMENTS…
 //
-// MARK is of no use to it: by it the suite finds its processes on the host.
+// MARK is of no use to it: by it the suite finds its processes on the host. As
+// `actor slurm-job FOLDER` it is that program of sotabuild.
 package main
 
 import (
@@ -24,12 +25,17 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sotabuild/sotabuild/executors/slurm/job"
 )
 
 func main() {
 	if len(os.Args) < 3 {
 		fmt.Fprintln(os.Stderr, "usage: actor MARK WORD ARGUMENTS…")
 		os.Exit(98)
+	}
+	if os.Args[1] == "slurm-job" {
+		os.Exit(job.Main(os.Args[2]))
 	}
 	words := map[string]func([]string) int{
 		"exit": exit, "signal": kill, "eat": eat, "spare": spare, "sleep": sleep, "deaf": deaf, "trap": trap,

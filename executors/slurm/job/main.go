@@ -378,6 +378,7 @@ func (t *task) sweep() (left []string) {
 			left = append(left, err.Error())
 		}
 	}
+	t.show() // what comes now may take as long as BeatEvery on a busy node, and more
 	for until := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
 		all, err := proc.List()
 		if err != nil {

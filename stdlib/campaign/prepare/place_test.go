@@ -244,3 +244,19 @@ func TestImagesThatCannotBeRead(t *testing.T) {
 		}
 	}
 }
+
+// TestGPUsOfACluster: a host that submits jobs often has no GPU, and then the
+// error says where to run instead; with local it says what it always says.
+func TestGPUsOfACluster(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	for kind, want := range map[string]string{
+		"slurm": `Framework "fast" runs in Slurm's jobs`,
+		"local": "or run this on the host that has them",
+	} {
+		c := sample.Load(t, sample.Text+"gpus {\n  model = \"NVIDIA H200\"\n  ids   = [0]\n}\nexecutor \""+kind+"\" {}\n")
+		_, _, diags := reader(t, &fileImages{t: t}).Probe(t.Context(), c)
+		if got := strings.Join(strings.Fields(diags.Text(false)), " "); !strings.Contains(got, "GPUs cannot be read") || !strings.Contains(got, want) || strings.Contains(got, "Slurm") != (kind == "slurm") {
+			t.Errorf("%s:\n%s", kind, got)
+		}
+	}
+}

@@ -117,7 +117,7 @@ func (r Reader) Probe(ctx context.Context, c *lang.Campaign) (f campaign.Facts, 
 	f.Hardware, f.Env = host(c)
 	if c.GPUs != nil {
 		if err := probeGPUs(ctx, c, &f); err != nil {
-			bad(c.GPUs.Range, "GPUs cannot be read", fmt.Sprintf("%v. The campaign asks for GPUs; leave the gpus block out for a CPU campaign, or run this on the host that has them.", err))
+			bad(c.GPUs.Range, "GPUs cannot be read", fmt.Sprintf("%v. %s", err, gpusElsewhere(c, &f, err)))
 		}
 	}
 	return f, notes, lang.Quote(c.Files, diags)
@@ -335,6 +335,20 @@ func probeGPUs(ctx context.Context, c *lang.Campaign, f *campaign.Facts) error {
 	}
 	f.Env.Binding = b.Finish().Facts()
 	return nil
+}
+
+// gpusElsewhere says what to do where the campaign's GPUs could not be read.
+// Slurm's GPUs are in its nodes, and a host that submits jobs often has none.
+func gpusElsewhere(c *lang.Campaign, f *campaign.Facts, err error) string {
+	if errors.Is(err, exec.ErrNotFound) {
+		for _, fw := range campaign.Compared(c) {
+			if f.Software[fw.Label].Place.Executor == "slurm" {
+				return fmt.Sprintf("Framework %q runs in Slurm's jobs, but model, memory and driver of the GPUs are part of every key, and they are read by nvidia-smi of the host on which sotabuild runs. "+
+					"Run sotabuild on a node of the cluster that has the same GPUs and sbatch, with --store and the programs on the shared file system, and outside of a job that holds those GPUs; or leave the gpus block out for a CPU campaign.", fw.Label)
+			}
+		}
+	}
+	return "The campaign asks for GPUs; leave the gpus block out for a CPU campaign, or run this on the host that has them."
 }
 
 func parseGPUs(out []byte, fields int) ([][]string, error) {

@@ -1,0 +1,296 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/sotabuild/sotabuild/executors"
+	"github.com/sotabuild/sotabuild/executors/ledger"
+	"github.com/sotabuild/sotabuild/executors/slurm/job"
+)
+
+// openInside looks a handle's task up. It fails where the folder says otherwise.
+func openInside(h executors.Handle) (dir string, s inside, err error) {
+	word, dir, _ := strings.Cut(h.Ref, ":")
+	id, ok := strings.CutPrefix(word, "exec=")
+	if !ok || !filepath.IsAbs(dir) || !h.Task.Valid() {
+		return "", s, fmt.Errorf("reading the handle of task %q: the reference %q is not exec=ID:DIR, as it is with the option container", h.Task, h.Ref)
+	}
+	if s, err = ledger.Read[inside](execPath(dir)); err != nil {
+		return "", s, err
+	}
+	if s.Task != h.Task || s.Exec != id {
+		return "", s, fmt.Errorf("finding task %s: the folder %s is not of that task", h.Task, dir)
+	}
+	return dir, s, nil
+}
+
+// lifeless is for how long a task of which the daemon knows nothing gives no
+// sign of life before it counts as dead.
+const lifeless = 5 * job.BeatEvery
+
+// pulse tells whether the program inside lives.
+type pulse struct {
+	beat time.Time
+	at   time.Time // when it was new to us
+}
+
+func (p *pulse) silent(dir string) time.Duration {
+	if beat := job.Beat(execFolder(dir)); p.at.IsZero() || !beat.Equal(p.beat) {
+		p.beat, p.at = beat, time.Now()
+	}
+	return time.Since(p.at)
+}
+
+// over says whether the program inside has ended, and with which exit code; -1
+// is none that anybody knows. A daemon that was started again knows nothing of
+// its execs.
+func (in *Inside) over(ctx context.Context, dir string, s inside, p *pulse) (bool, int, error) {
+	if s.Outcome != nil {
+		return true, -1, nil
+	}
+	if _, err := job.ReadEnd(execFolder(dir)); err == nil {
+		return true, 0, nil
+	}
+	seen, err := in.e.cli.ContainerExecInspect(ctx, s.Exec)
+	silent := p.silent(dir)
+	switch {
+	case err == nil:
+		return !seen.Running, seen.ExitCode, nil
+	case ctx.Err() != nil:
+		return false, -1, ctx.Err()
+	case !errdefs.IsNotFound(err) && !errdefs.IsConflict(err) && !away(err):
+		return false, -1, fmt.Errorf("looking at the exec of task %s: %w", s.Task, err)
+	}
+	box, err := in.e.look(ctx, s.Container)
+	if err != nil {
+		return false, -1, err
+	}
+	return !running(box) || silent > lifeless, -1, nil
+}
+
+// untilOver blocks until the program inside has ended, or ctx is done.
+func (in *Inside) untilOver(ctx context.Context, dir string, s inside) (int, error) {
+	p := &pulse{}
+	for wait := 20 * time.Millisecond; ; wait = min(wait*3/2, 500*time.Millisecond) {
+		if over, code, err := in.over(ctx, dir, s, p); over || err != nil {
+			return code, err
+		}
+		select {
+		case <-ctx.Done():
+			return -1, ctx.Err()
+		case <-time.After(wait):
+		}
+	}
+}
+
+// Wait blocks until the task has ended. Its deadline is kept inside.
+func (in *Inside) Wait(ctx context.Context, h executors.Handle) (executors.Outcome, error) {
+	dir, s, err := openInside(h)
+	if err != nil {
+		return executors.Outcome{}, err
+	}
+	code, err := in.untilOver(ctx, dir, s)
+	if err != nil {
+		return executors.Outcome{}, err
+	}
+	return conclude(ctx, dir, code)
+}
+
+// conclude is the outcome of an ended task, which stays the same from then on.
+func conclude(ctx context.Context, dir string, code int) (out executors.Outcome, err error) {
+	err = ledger.Update(ctx, execPath(dir), func(s *inside) error {
+		if s.Outcome == nil {
+			if err := s.conclude(dir, code); err != nil {
+				return err
+			}
+		}
+		out = *s.Outcome
+		return nil
+	})
+	return out, err
+}
+
+func (s *inside) conclude(dir string, code int) error {
+	folder := execFolder(dir)
+	end, err := job.ReadEnd(folder)
+	if errors.Is(err, os.ErrNotExist) {
+		never, err := job.Claim(folder)
+		if err != nil {
+			return err
+		}
+		if never {
+			return s.never(dir, executors.NotStarted, fmt.Sprintf("the program inside the container ended with %d before it began the task; does the container see %s?", code, dir))
+		}
+		begun, err := job.ReadBegin(folder)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		end.Outcome = executors.Outcome{Reason: executors.Lost, Detail: "it left no record: the container, or what supervised it there, was killed", Started: begun.At, Ended: time.Now().UTC()}
+		if code > 128 {
+			end.Outcome.Reason, end.Outcome.Signal = executors.Signaled, syscall.Signal(code-128).String()
+		}
+		end.Told = s.Asked != ""
+	} else if err != nil {
+		return err
+	}
+	o := end.Outcome
+	if s.Asked != "" && end.Told && o.Reason != executors.NotStarted {
+		what := fmt.Sprint(o.Reason, " ", o.Signal)
+		if o.Reason == executors.Exited {
+			what = fmt.Sprint(o.Reason, " ", o.Code)
+		}
+		o.Detail = strings.TrimSpace(what + " " + o.Detail)
+		o.Reason, o.Code, o.Signal = s.Asked, 0, ""
+	}
+	if len(end.Left) > 0 {
+		o.Detail = strings.TrimSpace(o.Detail + " left: " + strings.Join(end.Left, "; "))
+	}
+	s.Outcome = &o
+	return nil
+}
+
+// Logs copies logs/runner.out until the task has ended.
+func (in *Inside) Logs(ctx context.Context, h executors.Handle, w io.Writer) error {
+	dir, s, err := openInside(h)
+	if err != nil {
+		return err
+	}
+	var file *os.File
+	defer func() {
+		if file != nil {
+			file.Close() // only read
+		}
+	}()
+	for p := (&pulse{}); ; {
+		// Whether it is over is asked before the copy: what it wrote up to its
+		// end is then read.
+		over, _, err := in.over(ctx, dir, s, p)
+		if err != nil {
+			return err
+		}
+		if file == nil {
+			file, err = os.OpenFile(ref{dir: dir}.log(), os.O_RDONLY|syscall.O_NOFOLLOW, 0)
+			if err != nil && !errors.Is(err, os.ErrNotExist) {
+				return fmt.Errorf("reading the log of task %s: %w", h.Task, err)
+			}
+		}
+		if err == nil {
+			if _, err := io.Copy(w, file); err != nil {
+				return fmt.Errorf("copying the log of task %s: %w", h.Task, err)
+			}
+		}
+		if over {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// stopPatience is how much longer than its grace a task may take to stop.
+const stopPatience = time.Minute
+
+// Stop orders the task to end. The program inside sends TERM, waits grace, sends
+// KILL to all that the task has started, and heeds the order within seconds.
+func (in *Inside) Stop(ctx context.Context, h executors.Handle, grace time.Duration) error {
+	dir, s, err := openInside(h)
+	if err != nil {
+		return err
+	}
+	code, patience := -1, &pulse{}
+	over, code, err := in.over(ctx, dir, s, patience)
+	if err != nil {
+		return err
+	}
+	if over {
+		_, err := conclude(ctx, dir, code)
+		return err
+	}
+	err = ledger.Update(ctx, execPath(dir), func(s *inside) error {
+		never, err := job.Claim(execFolder(dir))
+		switch {
+		case err != nil || s.Outcome != nil:
+			return err
+		case never:
+			return s.never(dir, executors.Stopped, "it had not begun")
+		}
+		s.Asked = executors.Stopped
+		return job.WriteStop(execFolder(dir), job.Stop{Grace: grace})
+	})
+	if err != nil {
+		return fmt.Errorf("stopping task %s: %w", h.Task, err)
+	}
+	if _, s, err = openInside(h); err != nil {
+		return err
+	}
+	bounded, done := context.WithTimeout(ctx, grace+stopPatience)
+	defer done()
+	code, err = in.untilOver(bounded, dir, s)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
+		return fmt.Errorf("stopping task %s: what supervises it in container %.12s does not heed the order: %w", h.Task, s.Container, err)
+	}
+	_, err = conclude(ctx, dir, code)
+	return err
+}
+
+// List finds the tasks of a run by their folders: an exec has no labels.
+func (in *Inside) List(_ context.Context, run string) ([]executors.Handle, error) {
+	var out []executors.Handle
+	for _, root := range in.roots {
+		entries, err := os.ReadDir(root)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, fmt.Errorf("listing tasks: %w", err)
+		}
+		for _, entry := range entries {
+			dir, err := filepath.Abs(filepath.Join(root, entry.Name()))
+			if err != nil {
+				return nil, fmt.Errorf("listing tasks: %w", err)
+			}
+			if !entry.IsDir() {
+				continue
+			}
+			s, err := ledger.Read[inside](execPath(dir))
+			if err != nil {
+				return nil, err
+			}
+			if s.Task != "" && !s.Reaped && run != "" && s.Labels[executors.LabelRun] == run {
+				out = append(out, handleInside(s, dir))
+			}
+		}
+	}
+	return out, nil
+}
+
+// Reap ends the task and forgets it. The container goes on.
+func (in *Inside) Reap(ctx context.Context, h executors.Handle) error {
+	dir, s, err := openInside(h)
+	if err != nil {
+		return err
+	}
+	grace := s.Grace
+	if grace == 0 {
+		grace = 5 * time.Second
+	}
+	if s.Outcome == nil {
+		if err := in.Stop(ctx, h, grace); err != nil {
+			return err
+		}
+	}
+	return ledger.Update(ctx, execPath(dir), func(s *inside) error { s.Reaped = true; return nil })
+}
