@@ -116,6 +116,26 @@ type searched struct {
 	} `json:"rounds"`
 }
 
+// decided applies until no round is without a verdict, at most six times: where
+// neighbours take the processor the client is limited, which decides nothing,
+// and the next apply measures that round again.
+func (s *site) decided() string {
+	s.t.Helper()
+	all := ""
+	for range 6 {
+		r := s.run("apply")
+		all += r.out
+		if r.code == 0 {
+			return all
+		}
+		if r.code != 5 || !strings.Contains(r.err, "has no verdict") {
+			s.t.Fatalf("apply: exit code %d\n%s\n%s", r.code, r.out, r.err)
+		}
+	}
+	s.t.Fatalf("no verdict in six applies:\n%s", all)
+	return ""
+}
+
 // TestRateSearch: a server of 50 requests/s keeps 20 and 40, breaks 80 and 60,
 // so that the bracket is 40 to 60; the rounds are nodes that the plan shows and
 // a second apply replays.
@@ -129,7 +149,7 @@ func TestRateSearch(t *testing.T) {
 	if out := s.must(0, "plan").out; !strings.Contains(out, "? rate.one.chat.round[1…5]  possible; select.one.chat decides of which candidate") {
 		t.Errorf("the plan does not show the search:\n%s", out)
 	}
-	out := s.must(0, "apply").out
+	out := s.decided()
 	for _, want := range []string{"rate.one.chat.round[1].bench", "rate.one.chat.round[4].bench"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("apply does not name %s:\n%s", want, out)

@@ -13,6 +13,7 @@ import (
 	"github.com/sotabuild/sotabuild/stdlib/campaign"
 	"github.com/sotabuild/sotabuild/stdlib/campaign/internal/sample"
 	"github.com/sotabuild/sotabuild/stdlib/campaign/prepare"
+	"github.com/sotabuild/sotabuild/stdlib/report"
 	"github.com/sotabuild/sotabuild/stdlib/result"
 )
 
@@ -108,5 +109,22 @@ func TestViewShowsWhatCouldNotBeAsked(t *testing.T) {
 	}
 	if rows != 8 {
 		t.Errorf("%d rows, want the 8 cells of the framework that cannot be asked", rows)
+	}
+}
+
+// TestEveryFairnessFieldCanBeWaived: the report judges by the names that the
+// language waives by.
+func TestEveryFairnessFieldCanBeWaived(t *testing.T) {
+	row := func(framework string) report.Cell {
+		return report.Cell{Framework: framework, Row: &result.Row{Status: result.OK}}
+	}
+	fields := report.View{}.Fair(report.Scenario{Cells: []report.Cell{row("a"), row("b")}}, nil)
+	text := ""
+	for _, f := range fields {
+		text += f.Field + " = \"hosted\"\n"
+	}
+	c := sample.Load(t, sample.Text+"fairness {\n  waive = {\n"+text+"}\n}\n")
+	if len(fields) != 9 || len(c.Judge.Waived) != 9 {
+		t.Errorf("%d fields judged and %d waived, want the nine of R127", len(fields), len(c.Judge.Waived))
 	}
 }
