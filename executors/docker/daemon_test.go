@@ -350,7 +350,9 @@ func TestOverSSH(t *testing.T) {
 	if err != nil || !strings.Contains(string(said), "BatchMode=yes") || !strings.Contains(string(said), "far.example docker system dial-stdio") {
 		t.Errorf("ssh was called with %q, %v", said, err)
 	}
-	broken := "#!/bin/sh\necho 'Permission denied (publickey).' >&2\nexit 255\n"
+	// ssh refuses a login some time after it was started: what is written to it
+	// meanwhile goes somewhere.
+	broken := "#!/bin/sh\nread -r _\necho 'Permission denied (publickey).' >&2\nexit 255\n"
 	if err := os.WriteFile(filepath.Join(bin, "ssh"), []byte(broken), 0o755); err != nil {
 		t.Fatal(err)
 	}
