@@ -60,6 +60,9 @@ func (out Outcome) Table() string {
 	if s := r.Facts.CacheHitShare; s != nil {
 		fmt.Fprintf(&b, "  %-26s %12.3f\n", "Cached share of prompts", *s)
 	}
+	if s := r.Facts.SentRate; s != nil {
+		fmt.Fprintf(&b, "  %-26s %12.3f 1/s\n", "Requests sent", *s)
+	}
 	if v := out.Server; v != nil && v.OverTTFT != nil {
 		fmt.Fprintf(&b, "  %-26s %12.3f ms\n", "TTFT over the server's own", *v.OverTTFT*1e3)
 	}
