@@ -73,7 +73,7 @@ func TestTallyByHand(t *testing.T) {
 		t.Errorf("%v left, %v events/s", p.Left, p.PerSecond)
 	}
 	text := strings.Join(p.Table(), "\n")
-	for _, want := range []string{"4.0 s, about 5s left", "2 of 6 requests done, 2 in flight, 1 failed", "1.00 requests/s sent, 1.25 asked for",
+	for _, want := range []string{"4.0 s, about 5s left", "2 of 6 requests done, 2 in flight, 1 failed", "1.00 requests/s sent, 1.25 due by the schedule",
 		"3.5 tokens/s, 4 events/s", "TTFT            100 ms       1002 ms          2", "send lag       0.00 ms"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)

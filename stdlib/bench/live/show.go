@@ -49,7 +49,7 @@ func (p Progress) rate() string {
 	if p.Due < 0 {
 		return fmt.Sprintf("%.2f requests/s, no rate asked for", perSecond(int64(p.Sent), p.Elapsed))
 	}
-	return fmt.Sprintf("%.2f requests/s sent, %.2f asked for", perSecond(int64(p.Kept), p.Elapsed), perSecond(int64(p.Due), p.Elapsed))
+	return fmt.Sprintf("%.2f requests/s sent, %.2f due by the schedule", perSecond(int64(p.Kept), p.Elapsed), perSecond(int64(p.Due), p.Elapsed))
 }
 
 type row struct {
