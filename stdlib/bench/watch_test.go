@@ -19,7 +19,7 @@ func TestEventsCostNothingMore(t *testing.T) {
 	w := &watch{start: c.start, tally: live.New(1, nil, 0)}
 	flight, _ := w.begin(0, -1)
 	s := judge.Sample{Ask: &judge.Ask{}, Answer: wire.NewAnswer(wire.Completions, nil, events)}
-	r := &reading{c: c, ctx: ctx, s: &s, first: time.AfterFunc(time.Hour, func() {}), cancel: cancel, flight: flight}
+	r := &reading{c: c, ctx: ctx, s: s, first: time.AfterFunc(time.Hour, func() {}), cancel: cancel, flight: flight}
 	defer r.close(nil)
 	event := []byte(`data: {"choices":[{"index":0,"text":"a","finish_reason":null}]}` + "\n\n")
 	read := func() {
