@@ -16,8 +16,8 @@ type poller struct {
 	epoll, wake int
 	ended       chan struct{}
 
-	mu    sync.Mutex
-	conns []*conn // by descriptor; guarded by mu
+	mu    sync.Mutex // guards conns
+	conns []*conn    // by descriptor
 }
 
 func newPoller() (*poller, error) {
@@ -80,14 +80,17 @@ func (p *poller) loop() {
 		if err != nil && err != unix.EINTR {
 			panic("http1: epoll_wait of our own descriptor: " + err.Error())
 		}
+		// A connection is in the table before it is watched, and only its own
+		// event, of which there is one here, takes it out.
+		p.mu.Lock()
+		conns := p.conns
+		p.mu.Unlock()
 		over := false
 		for _, e := range events[:max(n, 0)] {
 			if int(e.Fd) == p.wake {
 				return
 			}
-			p.mu.Lock()
-			k := p.conns[e.Fd]
-			p.mu.Unlock()
+			k := conns[e.Fd]
 			n, err := readNow(k.fd, buf)
 			switch {
 			case err == unix.EAGAIN || err == unix.EINTR:
