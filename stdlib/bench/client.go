@@ -21,8 +21,6 @@ import (
 
 	"github.com/sotabuild/sotabuild/executors"
 	"github.com/sotabuild/sotabuild/stdlib/bench/http1"
-	"github.com/sotabuild/sotabuild/stdlib/bench/judge"
-	"github.com/sotabuild/sotabuild/stdlib/bench/live"
 	"github.com/sotabuild/sotabuild/stdlib/bench/wire"
 	"github.com/sotabuild/sotabuild/stdlib/result"
 )
@@ -204,13 +202,12 @@ type stalled string
 
 func (s stalled) Error() string { return string(s) }
 
-// do sends one request and reads its answer to the end. The clock starts before
-// a connection is sought: who accepts slowly makes its users wait. flight shows
-// the answer's progress.
-func (c *client) do(ctx context.Context, sample judge.Sample, flight *live.Flight) judge.Sample {
+// do sends the request of r's sample and reads its answer to the end. The clock
+// starts before a connection is sought: who accepts slowly makes its users wait.
+func (c *client) do(ctx context.Context, r *reading) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	r := &reading{c: c, ctx: ctx, s: sample, cancel: cancel, flight: flight}
+	r.ctx, r.cancel = ctx, cancel
 	s := &r.s
 	s.Answer = wire.NewAnswer(c.spec.API, c.serves, s.Ask.Output+1)
 	s.End = -1
@@ -224,11 +221,10 @@ func (c *client) do(ctx context.Context, sample judge.Sample, flight *live.Fligh
 	r.close(c.ask(ctx, s.Ask.Body, r))
 	s.Closed = time.Since(c.start)
 	if s.Cancelled = errors.Is(context.Cause(ctx), errLeft); s.Cancelled {
-		return *s
+		return
 	}
 	s.Failure = s.Answer.Verdict(s.Ask.Input, s.Ask.Output, c.spec.Rules.IgnoreEOS)
 	s.Failure.Reason = c.clean(s.Failure.Reason)
-	return *s
 }
 
 // ask sends one request by whatever carries the URL's scheme, and has its answer

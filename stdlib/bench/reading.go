@@ -22,7 +22,7 @@ import (
 // event comes.
 type reading struct {
 	c      *client
-	flight *live.Flight  // for who looks on
+	flight live.Flight   // for who looks on
 	at     time.Duration // of the last read
 	last   atomic.Int64  // at of the last event; later looks at it
 	later  *time.Timer   // patience for each further event; nil before the first

@@ -17,13 +17,14 @@ func BenchmarkReading(b *testing.B) {
 	event := []byte(`data: {"id":"cmpl-6f0c8d2a4b1e4f7c9d3e5a7b","object":"text_completion","created":1796037043,"model":"sim",` +
 		`"choices":[{"index":0,"text":" token","logprobs":null,"finish_reason":null,"stop_reason":null}]}` + "\n\n")
 	ctx, cancel := context.WithCancelCause(b.Context())
+	defer cancel(nil)
 	c := &client{spec: Spec{API: wire.Completions, Rules: judge.Rules{Stall: time.Hour}}, serves: []string{"sim"}, start: time.Now()}
 	tally := live.New(streams, nil, 0)
 	readings := make([]*reading, streams)
 	for i := range readings {
-		flight, _ := tally.Begin(i, 0, false)
 		s := judge.Sample{Ask: &judge.Ask{}, Answer: wire.NewAnswer(wire.Completions, c.serves, 2000)}
-		r := &reading{c: c, ctx: ctx, s: s, first: time.AfterFunc(time.Hour, func() {}), cancel: cancel, flight: flight}
+		r := &reading{c: c, ctx: ctx, s: s, first: time.AfterFunc(time.Hour, func() {}), cancel: cancel}
+		tally.Begin(i, &r.flight, 0, false)
 		r.kind = streamed
 		r.Stamp()
 		r.Data(event)
