@@ -27,6 +27,7 @@ var mayImport = map[string][]string{
 	"executors/redact":     {"executors/proc"},
 	"executors/supervisor": {"executors", "executors/runner", "executors/proc", "executors/redact"},
 	"executors/ledger":     {},
+	"executors/creation":   {"executors/ledger", "executors/proc"},
 	"executors/docker":     {"executors", "executors/ledger", "executors/image", "executors/runner", "executors/slurm"}, // slurm: its job is also the program inside a container that runs already
 	"executors/local":      {"executors", "executors/runner", "executors/proc", "executors/ledger"},
 	"executors/image":      {},

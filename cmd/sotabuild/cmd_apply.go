@@ -108,10 +108,13 @@ func (a *app) readPlan(path string, o *planOptions) (saved.Plan, error) {
 func (a *app) apply(ctx context.Context, store *cache.Local, c *lang.Campaign, o planOptions, bound *saved.Plan) error {
 	interrupt, stop := interrupts()
 	defer stop()
-	if _, err := a.pull(ctx, c); err != nil {
+	var s *session
+	err := preparing(ctx, interrupt, func(ctx context.Context) (err error) {
+		if _, err = a.pull(ctx, c); err == nil {
+			s, err = a.open(ctx, store, c)
+		}
 		return err
-	}
-	s, err := a.open(ctx, store, c)
+	})
 	if err != nil {
 		return err
 	}
@@ -418,6 +421,43 @@ func interrupts() (<-chan struct{}, func()) {
 		}
 	}()
 	return out, func() { signal.Stop(sig); close(end) }
+}
+
+// preparing does what comes before any task: the first interrupt ends it, and
+// nothing was started.
+func preparing(ctx context.Context, interrupt <-chan struct{}, do func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	interrupted := false
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		select {
+		case <-interrupt:
+			interrupted = true
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	err := do(ctx)
+	cancel()
+	<-ended
+	if interrupted {
+		return fail(codeInterrupted, errors.New("interrupted before anything was started"), "`sotabuild apply` begins again")
+	}
+	return err
+}
+
+// interruptibly does something that makes files or images: a Ctrl-C ends it, so
+// that what is half made is removed, and a second one the process.
+func interruptibly(ctx context.Context, do func(context.Context) error) error {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	defer context.AfterFunc(ctx, stop)()
+	err := do(ctx)
+	if ctx.Err() != nil && err != nil {
+		return fail(codeInterrupted, errors.New("interrupted; what was half made is removed"))
+	}
+	return err
 }
 
 func newRunID() string {
