@@ -91,14 +91,14 @@ var ErrNotOurs = errors.New("it may be somebody else's")
 // has them. daemon and id are what Creating and its answer were told: an image
 // that another daemon has, or that has another id, or none that was ever told,
 // stays, and the error is ErrNotOurs. One that a container uses stays, and that
-// is the error; one that is not there is none.
+// is the error; of one that is not there it is ErrAbsent.
 func (e *Executor) Remove(ctx context.Context, daemon, name, id string) error {
 	if daemon != e.info.ID {
 		return fmt.Errorf("removing image %s: the daemon at %s is not the one that it was given to; start that one, or name it with DOCKER_HOST", name, e.cli.DaemonHost())
 	}
 	in, err := e.cli.ImageInspect(ctx, name)
 	if errdefs.IsNotFound(err) {
-		return nil
+		return fmt.Errorf("%w %s", ErrAbsent, name)
 	}
 	if err != nil {
 		return fmt.Errorf("removing image %s: %w", name, err)

@@ -62,6 +62,10 @@ type Used struct {
 // Name is the entry of an image in Used.Names.
 func Name(kind, name string) string { return kind + " " + name }
 
+// settled is how long a daemon may still be making what a killed process has
+// asked it for.
+const settled = time.Hour
+
 // Leftovers lists what was created and is not used: images in daemons, unpacked
 // images, and the temporary files of processes that are gone. The caller holds
 // the store's lock, and no task runs.
@@ -79,6 +83,12 @@ func Leftovers(table []Kind, s Setup, used Used, now time.Time) ([]Leftover, err
 		out = append(out, Leftover{Kind: "image", Name: t.Kind + ": " + t.Name, Age: now.Sub(t.At), Reason: "no framework of the campaign uses it",
 			remove: func(ctx context.Context) error {
 				err := k.Remove(ctx, s, t)
+				if errors.Is(err, ErrAbsent) {
+					if t.ID == "" && now.Sub(t.At) < settled {
+						return nil // it stays written down
+					}
+					err = nil
+				}
 				if err != nil && !errors.Is(err, ErrNotOurs) {
 					return err
 				}

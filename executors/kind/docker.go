@@ -49,8 +49,11 @@ func reach(s Setup) map[string]string {
 func removeDocker(ctx context.Context, s Setup, t creation.Thing) error {
 	s.Options = t.Reach
 	err := withDocker(ctx, s, func(e *executor.Executor) error { return e.Remove(ctx, t.Keeper, t.Name, t.ID) })
-	if errors.Is(err, executor.ErrNotOurs) {
+	switch {
+	case errors.Is(err, executor.ErrNotOurs):
 		return fmt.Errorf("%w: %w", ErrNotOurs, err)
+	case errors.Is(err, executor.ErrAbsent):
+		return fmt.Errorf("%w: %w", ErrAbsent, err)
 	}
 	return err
 }

@@ -70,7 +70,7 @@ type Kind struct {
 	Pull func(ctx context.Context, s Setup, ref string, say func(string)) error
 	// Holds is what the kind calls the image of a reference, as it is noted when
 	// it is created, and Remove removes it; an error that is ErrNotOurs says that
-	// it stays for good. nil of a kind that keeps its images below Setup.Folder.
+	// it stays for good, ErrAbsent that there is none. nil of a kind that keeps its images below Setup.Folder.
 	Holds  func(ctx context.Context, ref string) (string, error)
 	Remove func(ctx context.Context, s Setup, t creation.Thing) error
 	// Disk is the folder of this host that its images fill beside
