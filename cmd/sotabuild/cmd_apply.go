@@ -25,6 +25,7 @@ import (
 	"github.com/sotabuild/sotabuild/engine/plan/saved"
 	"github.com/sotabuild/sotabuild/engine/sched"
 	"github.com/sotabuild/sotabuild/executors"
+	"github.com/sotabuild/sotabuild/executors/hoststate"
 	"github.com/sotabuild/sotabuild/lang"
 	"github.com/sotabuild/sotabuild/stdlib/campaign/prepare"
 	"github.com/sotabuild/sotabuild/stdlib/campaign/ratesearch"
@@ -186,6 +187,7 @@ type run struct {
 	ranBefore int                    // nodes that are cached in plan because this apply ran them
 	ends      map[string]event.Event // the last word on each finished node
 	unfound   []error                // rate searches that came to no answer
+	looked    bool                   // at the host, before the first task
 }
 
 // once plans and runs.
@@ -209,6 +211,12 @@ func (r *run) once(ctx context.Context, s *session, o planOptions) (sched.Summar
 	blocks, err := s.blocks()
 	if err != nil {
 		return sched.Summary{}, err
+	}
+	if p.Counts.Changes() > 0 && !r.looked {
+		if err := hoststate.Begin(ctx, show.HostFolder(s.dir), r.id); err != nil {
+			return sched.Summary{}, err
+		}
+		r.looked = true
 	}
 	return r.exec(ctx, s, p, func(block string) executors.Executor { return blocks[block] })
 }
@@ -248,6 +256,9 @@ func (r *run) finish(s *session) error {
 	if err != nil {
 		return err
 	}
+	if err := r.lookAgain(s.dir); err != nil {
+		return err
+	}
 	dir, err := show.WriteRun(v, s.Prepared, r.store, s.tasks(), time.Now())
 	if err != nil {
 		return err
@@ -276,6 +287,31 @@ func (r *run) finish(s *session) error {
 		return fail(codeNodeFailed, errors.New(strings.Join(causes, "\n")), "`sotabuild show` lists every candidate with the reason it failed")
 	}
 	return nil
+}
+
+// lookAgain compares the host with what it was before this apply, and before
+// earlier ones that were killed, and says what is not as it was. Nothing is
+// touched: the next apply ends what a task of ours left (R079).
+func (r *run) lookAgain(store string) error {
+	if !r.looked {
+		return nil
+	}
+	list, err := hoststate.End(context.Background(), show.HostFolder(store))
+	for _, rec := range list {
+		d := hoststate.Compare(rec.Before, *rec.After)
+		if d.Empty() {
+			continue
+		}
+		which := "this apply"
+		if rec.Run != r.id {
+			which = "the apply " + rec.Run + ", which was killed"
+		}
+		fmt.Fprintf(r.app.err, "warning: the host is not as it was before %s:\n", which)
+		for _, line := range d.Lines() {
+			fmt.Fprintf(r.app.err, "  %s\n", line)
+		}
+	}
+	return err
 }
 
 // withoutResult says which frameworks have no number in a scenario, and why.

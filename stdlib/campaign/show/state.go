@@ -7,8 +7,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/sotabuild/sotabuild/engine/cache"
+	"github.com/sotabuild/sotabuild/executors/hoststate"
 	"github.com/sotabuild/sotabuild/executors/runner"
 	"github.com/sotabuild/sotabuild/stdlib/campaign"
 	"github.com/sotabuild/sotabuild/stdlib/report"
@@ -89,6 +91,28 @@ func stateText(lives []Life) []byte {
 	b.WriteString("| Task | Processes before | after | Difference |\n| --- | ---: | ---: | --- |\n")
 	for _, l := range lives {
 		fmt.Fprintf(&b, "| %s | %d | %d | %s |\n", markdown.Code(l.Task), l.Before.Processes, l.After.Processes, markdown.Text(l.difference()))
+	}
+	return []byte(b.String())
+}
+
+// HostFolder is where a store keeps what ran on the host before and after its
+// applies.
+func HostFolder(store string) string { return filepath.Join(store, "host") }
+
+// applyText is the part of the page about the last apply that ran something.
+func applyText(r hoststate.Record) []byte {
+	var b strings.Builder
+	d := hoststate.Compare(r.Before, *r.After)
+	fmt.Fprintf(&b, "\n## Before and after the last apply\n\nRun %s, %s to %s: %d processes before, %d after.\n\n", markdown.Code(r.Run),
+		r.Before.At.Format(time.RFC3339), r.After.At.Format(time.RFC3339), len(r.Before.Processes), len(r.After.Processes))
+	if d.Empty() {
+		b.WriteString("No process of its tasks is left, and GPUs hold what they held.\n")
+	}
+	for _, line := range d.Lines() {
+		fmt.Fprintf(&b, "- %s\n", markdown.Text(line))
+	}
+	if len(d.Others) > 0 {
+		fmt.Fprintf(&b, "\nProcesses of others that began meanwhile and run: %s.\n", markdown.Text(strings.Join(d.Others, ", ")))
 	}
 	return []byte(b.String())
 }
