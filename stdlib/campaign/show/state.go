@@ -27,7 +27,8 @@ type Life struct {
 	Task          string
 	Before, After runner.HostState
 	Removed, Left []string
-	Missing       string // why there are no snapshots; "" if there are
+	Logs          []string // servers' logs that are not whole, with what is missing
+	Missing       string   // why there are no snapshots; "" if there are
 }
 
 // Different reports whether the task left the host otherwise than it found it.
@@ -63,6 +64,11 @@ func (j *joiner) lives(v report.View, tasks string) ([]Life, error) {
 			return nil, fmt.Errorf("reading the host's state of task %s: %w", id, err)
 		default:
 			l.Before, l.After, l.Removed, l.Left = exit.Before, exit.After, exit.Removed, exit.Left
+			for _, p := range exit.Processes {
+				if p.LogMissing > 0 {
+					l.Logs = append(l.Logs, fmt.Sprintf("of the log of %s %d bytes are left out", p.Name, p.LogMissing))
+				}
+			}
 		}
 		out = append(out, l)
 	}
@@ -134,6 +140,7 @@ func (l Life) difference() string {
 			parts = append(parts, p.word+": "+strings.Join(p.lines, ", "))
 		}
 	}
+	parts = append(parts, l.Logs...)
 	if len(parts) == 0 {
 		return "none"
 	}
