@@ -298,7 +298,7 @@ func (r *run) lookAgain(store string) error {
 	}
 	list, err := hoststate.End(context.Background(), show.HostFolder(store))
 	for _, rec := range list {
-		d := hoststate.Compare(rec.Before, *rec.After)
+		d := hoststate.Compare(rec.Run, rec.Before, *rec.After)
 		if d.Empty() {
 			continue
 		}

@@ -126,7 +126,7 @@ func gpus(ctx context.Context) []string {
 
 // Difference is how a host is otherwise than before.
 type Difference struct {
-	Ours         []string // processes of our tasks that began meanwhile and run, "PID NAME of task ID"
+	Ours         []string // processes of the run's tasks that began meanwhile and run, "PID NAME of task ID"
 	Others       []string // the names of other processes that did, with their number
 	GPUs, Missed []string // lines of GPUs that are new, and that are gone
 }
@@ -148,15 +148,16 @@ func (d Difference) Lines() (out []string) {
 	return out
 }
 
-// Compare says how after differs from before.
-func Compare(before, after State) Difference {
+// Compare says how after differs from before, for the run whose id the ids of its
+// tasks begin with. Other runs, of other stores, may be at work beside it.
+func Compare(run string, before, after State) Difference {
 	var d Difference
 	known := before.known()
 	others := map[string]int{}
 	for _, p := range after.Processes {
 		switch {
 		case before.Boot == after.Boot && known[p.ID]:
-		case p.Task != "":
+		case strings.HasPrefix(p.Task, run+"-"):
 			d.Ours = append(d.Ours, fmt.Sprintf("%d %s of task %s", p.Pid, p.Name, p.Task))
 		default:
 			others[p.Name]++

@@ -53,26 +53,27 @@ func TestWhatIsLeft(t *testing.T) {
 	if _, ok, err := Last(dir); ok || err != nil {
 		t.Errorf("an apply under way has a look after: %v", err)
 	}
-	ours, end := sleeper(t, executors.EnvTask+"=task-1")
+	ours, end := sleeper(t, executors.EnvTask+"=first-task-1")
 	if err := Begin(t.Context(), dir, "second"); err != nil {
 		t.Fatal(err)
 	}
 	sleeper(t)
-	_, gone := sleeper(t, executors.EnvTask+"=task-2")
+	sleeper(t, executors.EnvTask+"=firstborn-9", "X=a run whose id begins alike")
+	_, gone := sleeper(t, executors.EnvTask+"=second-task-2")
 	gone()
 	smi("echo GPU-1, 9, new, 90\n")
 	list, err := End(t.Context(), dir)
 	if err != nil || len(list) != 2 || list[0].Run != "first" || list[1].Run != "second" {
 		t.Fatalf("%+v, %v", list, err)
 	}
-	d := Compare(list[0].Before, *list[0].After)
-	if want := fmt.Sprintf("%d cat of task task-1", ours); len(d.Ours) != 1 || d.Ours[0] != want || d.Empty() {
+	d := Compare("first", list[0].Before, *list[0].After)
+	if want := fmt.Sprintf("%d cat of task first-task-1", ours); len(d.Ours) != 1 || d.Ours[0] != want || d.Empty() {
 		t.Errorf("ours are %q, want %q", d.Ours, want)
 	}
 	if lines := strings.Join(d.Lines(), "\n"); !strings.Contains(lines, "still runs: ") || !strings.Contains(lines, "on a GPU now and not before: GPU-1, 9, new, 90\non a GPU before and not now: GPU-1, 7, old, 70") {
 		t.Errorf("the lines are\n%s", lines)
 	}
-	if d = Compare(list[1].Before, *list[1].After); len(d.Ours) != 0 || !slices.ContainsFunc(d.Others, func(s string) bool { return strings.HasSuffix(s, " cat") }) {
+	if d = Compare("second", list[1].Before, *list[1].After); len(d.Ours) != 0 || !slices.ContainsFunc(d.Others, func(s string) bool { return strings.HasSuffix(s, " cat") }) {
 		t.Errorf("of the second: %+v", d)
 	}
 	end()
@@ -95,7 +96,7 @@ func TestSickGPU(t *testing.T) {
 	if err != nil || len(s.GPUs) != 1 || !strings.Contains(s.GPUs[0], "unknown: ") {
 		t.Errorf("%q, %v", s.GPUs, err)
 	}
-	if d := Compare(State{Boot: s.Boot}, s); d.Empty() {
+	if d := Compare("run", State{Boot: s.Boot}, s); d.Empty() {
 		t.Error("it is no difference")
 	}
 }

@@ -108,7 +108,7 @@ func HostFolder(store string) string { return filepath.Join(store, "host") }
 // applyText is the part of the page about the last apply that ran something.
 func applyText(r hoststate.Record) []byte {
 	var b strings.Builder
-	d := hoststate.Compare(r.Before, *r.After)
+	d := hoststate.Compare(r.Run, r.Before, *r.After)
 	fmt.Fprintf(&b, "\n## Before and after the last apply\n\nRun %s, %s to %s: %d processes before, %d after.\n\n", markdown.Code(r.Run),
 		r.Before.At.Format(time.RFC3339), r.After.At.Format(time.RFC3339), len(r.Before.Processes), len(r.After.Processes))
 	if d.Empty() {
