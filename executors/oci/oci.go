@@ -55,7 +55,7 @@ type Options struct {
 	// /var/run/cdi.
 	CDI []string
 	// Temp makes the folder for Probe's files; nil is one of the system's.
-	Temp func() (string, error)
+	Temp func() (string, error) `json:"-"`
 	// Roots are the folders that List looks into; each holds task folders.
 	Roots []string
 }
