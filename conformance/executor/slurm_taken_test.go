@@ -12,6 +12,7 @@ import (
 
 	"github.com/sotabuild/sotabuild/executors"
 	"github.com/sotabuild/sotabuild/executors/runner"
+	"github.com/sotabuild/sotabuild/executors/slurm"
 )
 
 // TestSlurmTakesThePlaceBack: a real cluster preempts tasks and loses nodes
@@ -23,11 +24,12 @@ func TestSlurmTakesThePlaceBack(t *testing.T) {
 		return // TestSlurm says it
 	}
 	c := newCluster(t, "taken", "16937", "auto")
-	t.Run("Preempted", func(t *testing.T) {
-		for i, partition := range []string{"spare", "cheap"} { // put back in the queue, cancelled
-			t.Run(partition, func(t *testing.T) {
-				t.Parallel()
-				r := c.raid(t, fmt.Sprintf("taken%d", i+1), partition)
+	// One node's tests follow one another: its own daemon dies in the last.
+	t.Run("OneNode", func(t *testing.T) {
+		t.Parallel()
+		for _, partition := range []string{"spare", "cheap"} { // put back in the queue, cancelled
+			t.Run("Preempted/"+partition, func(t *testing.T) {
+				r := c.raid(t, "taken1", partition)
 				r.two("sleep", "10m")
 				h := r.begin()
 				slurmSays(t, c.conf, "#!/bin/sh\n", "sbatch", "--wait", "--exclusive", "--partition=urgent", "--nodelist="+r.node, "--output=/dev/null")
@@ -35,33 +37,32 @@ func TestSlurmTakesThePlaceBack(t *testing.T) {
 				r.brokenOff()
 			})
 		}
-	})
-	t.Run("NodeDown", func(t *testing.T) { // its daemon is there, and ends the job
-		r := c.raid(t, "taken1", "gpu")
-		r.two("sleep", "10m")
-		h := r.begin()
-		c.down(t, r.node)
-		r.outcome(h, executors.Preempted, "NODE_FAIL")
-		r.brokenOff()
-		c.backUp(t, r.node)
-	})
-	// The nodes' own daemons die in the last two, in this order: a job that
-	// Slurm gave up, and that goes on; then one that died with its node.
-	t.Run("NodeCutOff", func(t *testing.T) {
-		r := c.raid(t, "taken1", "gpu")
-		r.two("tick", "1", "1s", "0", "{out}/go")
-		h := r.begin()
-		c.kill(t, r.node)
-		c.down(t, r.node)
-		r.until("Slurm's word that the node is lost", func() bool { return strings.Contains(r.state(h), "JobState=NODE_FAIL") })
-		r.must(os.WriteFile(filepath.Join(r.j.Dir, "go"), nil, 0o600))
-		r.outcome(h, executors.Exited, "")
-		if s, err := runner.ReadStep(filepath.Join(r.j.Dir, "steps", "second")); err != nil || s.Outcome.Class != "" {
-			t.Errorf("the step that ended on a lost node: %+v, %v", s, err)
-		}
-		r.once()
+		t.Run("NodeDown", func(t *testing.T) { // its daemon is there, and ends the job
+			r := c.raid(t, "taken1", "gpu")
+			r.two("sleep", "10m")
+			h := r.begin()
+			c.down(t, r.node)
+			r.outcome(h, executors.Preempted, "NODE_FAIL")
+			r.brokenOff()
+			c.backUp(t, r.node)
+		})
+		t.Run("NodeCutOff", func(t *testing.T) { // Slurm gave the job up, and it goes on
+			r := c.raid(t, "taken1", "gpu")
+			r.two("tick", "1", "1s", "0", "{out}/go")
+			h := r.begin()
+			c.kill(t, r.node)
+			c.down(t, r.node)
+			r.until("Slurm's word that the node is lost", func() bool { return strings.Contains(r.state(h), "JobState=NODE_FAIL") })
+			r.must(os.WriteFile(filepath.Join(r.j.Dir, "go"), nil, 0o600))
+			r.outcome(h, executors.Exited, "")
+			if s, err := runner.ReadStep(filepath.Join(r.j.Dir, "steps", "second")); err != nil || s.Outcome.Class != "" {
+				t.Errorf("the step that ended on a lost node: %+v, %v", s, err)
+			}
+			r.once()
+		})
 	})
 	t.Run("NodeLost", func(t *testing.T) { // seen by Slurm itself, after its SlurmdTimeout
+		t.Parallel()
 		r := c.raid(t, "taken2", "gpu")
 		r.two("sleep", "10m")
 		h := r.begin()
@@ -87,7 +88,12 @@ func (c cluster) raid(t *testing.T, node, partition string) raid {
 	t.Cleanup(func() { c.explain(t, b.tasks) })
 	b.Left = nil // its jobs are those of another cluster
 	b.New = func(tasks string) (executors.Executor, error) {
-		return newSlurm(tasks, c.conf, map[string]string{"partition": partition, "nodelist": node, "poll": "2s"})
+		self, err := os.Executable()
+		if err != nil {
+			return nil, err
+		}
+		return slurm.New(slurm.Config{Self: self, Roots: []string{tasks}, FileGrace: time.Second, LostGrace: 6 * time.Second,
+			Options: map[string]string{"conf": c.conf, "partition": partition, "nodelist": node, "poll": "2s"}})
 	}
 	return raid{bench: b, c: c, e: b.fresh(), node: node}
 }
