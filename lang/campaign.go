@@ -275,6 +275,7 @@ type Noise struct {
 	Threshold  float64 // share; 0.01 is 1 % (R122)
 	MinRepeats int
 	MaxRepeats int
+	Written    bool // the block stands in the file: winners are repeated (R123)
 }
 
 // Quality makes a sample acceptable; judged at plan time, never hashed.

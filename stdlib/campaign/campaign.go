@@ -151,7 +151,7 @@ func Declare(c *lang.Campaign, f Facts) Declared {
 		for _, n := range c.Load.Workload.Concurrency {
 			d.Decls = append(d.Decls, compile.Decl{
 				Addr: datasetAddr(s, n), Kind: DatasetKind, Block: "scenario." + s.Name,
-				Spec: DatasetSpec(c, f, s, streamName(n)),
+				Spec: CellDataset(c, f, s, n),
 			})
 		}
 	}
@@ -265,6 +265,11 @@ func suffix(n *int) string {
 	return "." + streamName(n)
 }
 
+// CellDataset is the frozen prompts of a cell.
+func CellDataset(c *lang.Campaign, f Facts, s lang.Scenario, n *int) dataset.Spec {
+	return DatasetSpec(c, f, s, streamName(n))
+}
+
 // DatasetSpec is the frozen prompts of a scenario; stream sets them apart from
 // others of the same shape.
 func DatasetSpec(c *lang.Campaign, f Facts, s lang.Scenario, stream string) dataset.Spec {
@@ -376,7 +381,7 @@ func (d *Declared) declareRanking(c *lang.Campaign, frameworks []lang.Framework)
 		w := Winner{s.Name, "winners." + s.Name}
 		d.Decls = append(d.Decls, compile.Decl{
 			Addr: w.Addr, Kind: winnersKind, Block: "winners",
-			Spec: WinnersSpec{Smoke: c.Smoke, Rules: RulesOf(c)}, Inputs: inputs,
+			Spec: WinnersSpec{Smoke: c.Smoke, CachedShare: c.Judge.Quality.CachedShare}, Inputs: inputs,
 		})
 		d.Winners = append(d.Winners, w)
 	}

@@ -28,6 +28,7 @@ func (v View) Markdown() []byte {
 		v.scenario(&b, s)
 		v.parts(&b, s)
 	}
+	v.repeats(&b)
 	v.rates(&b)
 	v.fairness(&b)
 	v.failing(&b)
@@ -64,13 +65,13 @@ func (v View) winnersTable(b *strings.Builder) {
 	g := markdown.Table{First: 4, Right: 4, Head: []string{"Scenario", "Concurrency", "Winner", "Candidate",
 		"Req/s", "Output tok/s", "TTFT p50 (ms)", "TPOT p50 (ms)", "The target's gap"}}
 	for _, s := range v.Scenarios {
-		if s.Ranking.Best == nil {
+		if s.leading() == nil {
 			g.Rows = append(g.Rows, []string{markdown.Code(s.Name), missing, v.nobody(s), missing, missing, missing, missing, missing, gap(s.Ranking.Gap)})
 		}
-		for _, d := range s.Ranking.Best {
+		for _, d := range s.leading() {
 			for _, c := range s.with(d) {
-				g.Rows = append(g.Rows, []string{markdown.Code(s.Name), Concurrency(c.Row.Workload), markdown.Code(c.Framework) + v.label(c), markdown.Code(c.Candidate),
-					c.paper("request_throughput"), c.paper("output_throughput"), c.paper("ttft/send:p50"), c.paper("tpot/excl-first:p50"), gap(s.Ranking.Gap)})
+				g.Rows = append(g.Rows, []string{markdown.Code(s.Name), Concurrency(c.Row.Workload), markdown.Code(c.Framework) + s.word(d) + v.label(c), markdown.Code(c.Candidate),
+					c.paper("request_throughput"), c.paper("output_throughput"), c.paper("ttft/send:p50"), c.paper("tpot/excl-first:p50"), s.gap(v.target())})
 			}
 		}
 	}
@@ -78,6 +79,11 @@ func (v View) winnersTable(b *strings.Builder) {
 	for _, s := range v.Scenarios {
 		if s.unfair() != nil {
 			fmt.Fprintf(b, "Scenario %s is not shown to be a fair comparison: see Fairness below.\n\n", markdown.Code(s.Name))
+		}
+	}
+	for _, s := range v.Scenarios {
+		if s.Repeats != nil && len(s.Repeats.Sides) > 0 {
+			fmt.Fprintf(b, "%s: %s. See Repeated runs below.\n\n", markdown.Code(s.Name), markdown.Text(v.Winner(s)))
 		}
 	}
 	b.WriteString("A scenario's winner is the best row over its concurrency cells that passes the SLA. " +
@@ -89,8 +95,11 @@ func (v View) winnersTable(b *strings.Builder) {
 
 // nobody says why a scenario has no winner.
 func (v View) nobody(s Scenario) string {
-	if v.lane() {
+	switch {
+	case v.lane():
 		return "none: lane " + markdown.Code(v.Workload.Lane) + " has a table of its own"
+	case s.Ranking.Cell != nil:
+		return "none: see Repeated runs"
 	}
 	return "none passes the SLA"
 }

@@ -112,6 +112,7 @@ type Scenario struct {
 	Cells      []Cell          `json:"cells"` // by framework, candidate, concurrency, as declared
 	Ranking    winners.Ranking `json:"ranking"`
 	Fairness   []Fairness      `json:"fairness,omitempty"` // nil where there is nothing to compare
+	Repeats    *Repeats        `json:"repeats,omitempty"`  // nil where the campaign asks for none
 }
 
 // Cell is one row with its names.

@@ -199,6 +199,9 @@ func Unchanged(files *key.Files, image func(campaign.Host) (key.Digest, error)) 
 		return same("the program "+h.Program, want, func() (key.Digest, error) { return programDigest(h.Program, h.Tree, files) })
 	}
 	return func(spec any) error {
+		if x, ok := spec.(interface{ Cell() campaign.BenchSpec }); ok {
+			spec = x.Cell() // a cell that is measured again
+		}
 		switch s := spec.(type) {
 		case campaign.AskSpec:
 			return software(s.Host, s.Software)

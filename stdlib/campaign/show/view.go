@@ -17,6 +17,7 @@ import (
 	"github.com/sotabuild/sotabuild/stdlib/campaign"
 	"github.com/sotabuild/sotabuild/stdlib/campaign/prepare"
 	"github.com/sotabuild/sotabuild/stdlib/campaign/ratesearch"
+	"github.com/sotabuild/sotabuild/stdlib/campaign/repeats"
 	"github.com/sotabuild/sotabuild/stdlib/report"
 	"github.com/sotabuild/sotabuild/stdlib/result"
 	"github.com/sotabuild/sotabuild/stdlib/search"
@@ -39,15 +40,19 @@ func View(p *prepare.Prepared, r cache.Reader, tool string, now time.Time) (repo
 		v.Hardware = report.Hardware{GPUModel: c.GPUs.Model, GPUIDs: c.GPUs.IDs, MultiNode: c.GPUs.MultiNode}
 	}
 	v.Sides = j.sides()
+	repeated, err := repeats.Found(p, r, now)
+	if err != nil {
+		return report.View{}, err
+	}
 	for _, s := range c.Load.Scenarios {
 		sc, err := j.scenario(s)
 		if err != nil {
 			return report.View{}, err
 		}
 		sc.Fairness = v.Fair(sc, c.Judge.Waived)
-		v.Scenarios = append(v.Scenarios, sc)
+		sc.Repeats = repeated[s.Name]
+		v.Scenarios = append(v.Scenarios, sc.Settled(c.Sides.Target))
 	}
-	var err error
 	if v.Rates, err = ratesearch.Found(p, r, now); err != nil {
 		return report.View{}, err
 	}
