@@ -191,8 +191,8 @@ func rank(n int) string {
 func (v View) Winner(s Scenario) string {
 	if s.leading() == nil {
 		switch {
-		case v.lane():
-			return "lane " + v.Workload.Lane + ": a table of its own, without a winner"
+		case s.Lane != "":
+			return "lane " + s.Lane + ": a table of its own, without a winner"
 		case s.Ranking.Cell != nil:
 			return "no winner: " + s.Repeats.Why
 		}

@@ -47,7 +47,7 @@ type Search struct {
 	Scenario lang.Scenario
 }
 
-// Of are the searches of a campaign, by framework and scenario as declared; nil
+// Of are the searches of a campaign, by framework and scenario of the main lane as declared; nil
 // without a rate_search block.
 func Of(p *prepare.Prepared, r cache.Reader, now time.Time) ([]Search, error) {
 	c := p.Campaign
@@ -60,7 +60,7 @@ func Of(p *prepare.Prepared, r cache.Reader, now time.Time) ([]Search, error) {
 	}
 	var out []Search
 	for _, fw := range campaign.Compared(c) {
-		for _, sc := range c.Load.Scenarios {
+		for _, sc := range c.Load.Main() {
 			s := Search{Side: fw, Scenario: sc, Loop: rounds.Loop{Addr: Prefix + fw.Label + "." + sc.Name, Bound: c.Judge.Rate.Rounds,
 				Framework: func(string) string { return fw.Label }}}
 			if err := s.choose(p, r, made); err != nil {

@@ -56,7 +56,7 @@ type Side struct {
 	Behind float64
 }
 
-// Of are the contests of a campaign, one a scenario as declared; nil where no
+// Of are the contests of a campaign, one a scenario of the main lane as declared; nil where no
 // noise block is written.
 func Of(p *prepare.Prepared, r cache.Reader, now time.Time) ([]Contest, error) {
 	c := p.Campaign
@@ -69,7 +69,7 @@ func Of(p *prepare.Prepared, r cache.Reader, now time.Time) ([]Contest, error) {
 	}
 	find := finder{p, r, made}
 	var out []Contest
-	for _, s := range c.Load.Scenarios {
+	for _, s := range c.Load.Main() {
 		x := Contest{Loop: rounds.Loop{Addr: Prefix + s.Name}, Scenario: s}
 		if err := find.fill(&x); err != nil {
 			return nil, fmt.Errorf("%s: %w", x.Addr, err)
