@@ -4,8 +4,8 @@
 // It is an engine loop: each round is one look. Between looks new repeats are
 // measured, each a new life of its server, the sides interleaved A B B A so
 // that drift falls on all of them. The decision of a look is package stats's,
-// for each side against the champion: the first side, until another is shown to
-// be ahead of it. Sides that are shown to be behind are measured no further.
+// for each side against the champion: the one that no other is shown to be ahead
+// of. Sides that are shown to be behind are measured no further.
 //
 // The package knows a sample as one positive number, of which more is better;
 // what is measured is the caller's. A sample that was rejected counts for
@@ -57,8 +57,8 @@ type Side struct {
 	Sample func(output []byte) (Sample, error)
 }
 
-// Config is a comparison. Sides are at least two, the first one the champion to
-// begin with.
+// Config is a comparison. Sides are at least two; where nothing else tells, the
+// first one is the champion.
 type Config struct {
 	At     string // where its addresses begin
 	Sides  []Side

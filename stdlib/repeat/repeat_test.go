@@ -178,7 +178,7 @@ func TestThreeSides(t *testing.T) {
 		return number(speed[side] * (1 + 0.003*float64(n*5%7-3)/3))
 	})
 	s, res := l.run(l.contest(kind, noise, "a", "b", "c", "d"))
-	if s.Champion != 2 || verdict(s, 0) != stats.Behind || verdict(s, 1) != stats.Tied || verdict(s, 3) != stats.Behind {
+	if s.Champion != 1 || verdict(s, 0) != stats.Behind || verdict(s, 2) != stats.Tied || verdict(s, 3) != stats.Behind {
 		t.Errorf("%+v: %s", s, res.Why)
 	}
 	if got, want := strings.Join(l.order[:8], " "), "a1 b1 c1 d1 d2 c2 b2 a2"; got != want {
@@ -186,6 +186,23 @@ func TestThreeSides(t *testing.T) {
 	}
 	if n := len(s.Sides[3].Values); n != 3 || len(s.Sides[2].Values) <= 3 || slices.Contains(l.order, "d4") {
 		t.Errorf("the slowest was measured %d times: %v", n, l.order)
+	}
+}
+
+// TestNoisyFirstSide: where nobody can say of the first side, the others are still
+// told from each other: B is tied with C, and D is behind.
+func TestNoisyFirstSide(t *testing.T) {
+	l := newLab(t)
+	noisy := []float64{100, 60, 160}
+	kind := l.kind(func(side string, n int) string {
+		if side == "a" {
+			return number(noisy[n-1])
+		}
+		return number(map[string]float64{"b": 100, "c": 100.1, "d": 95}[side] * (1 + 0.0005*float64(n%3-1)))
+	})
+	s, res := l.run(l.contest(kind, Bounds{Threshold: 0.01, Min: 3, Max: 3}, "a", "b", "c", "d"))
+	if s.Champion != 1 || verdict(s, 0) != stats.Unresolved || verdict(s, 2) != stats.Tied || verdict(s, 3) != stats.Behind {
+		t.Errorf("%+v: %s", s, res.Why)
 	}
 }
 

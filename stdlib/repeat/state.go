@@ -15,8 +15,8 @@ type State struct {
 	Bounds Bounds          `json:"bounds"`
 	Terms  json.RawMessage `json:"terms,omitempty"`
 	Sides  []Run           `json:"sides"` // in the order of the loop's
-	// Champion is the side that no other is shown to be ahead of; -1 if every
-	// side is broken.
+	// Champion is the side that no other is shown to be ahead of, and that the
+	// others are compared with; -1 if there is none.
 	Champion int `json:"champion"`
 }
 
@@ -82,46 +82,71 @@ func (s *State) judge(round int) error {
 		}
 	}
 	play := s.playing()
-	if s.Champion < 0 || !slices.Contains(play, s.Champion) {
-		s.Champion = -1
-		if len(play) > 0 {
-			s.Champion = play[0]
-		}
+	pairs, err := s.pairs(play, round)
+	if err != nil {
+		return err
 	}
-	dethroned := map[int]bool{}
-	for {
-		ahead := -1
-		for _, i := range play {
-			if i == s.Champion {
-				s.Sides[i].Verdict, s.Sides[i].Against = stats.Comparison{}, 0
-				continue
-			}
-			c, err := s.compare(i, s.Champion, round)
-			if err != nil {
-				return err
-			}
-			s.Sides[i].Verdict, s.Sides[i].Against = c, s.Champion
-			if c.Verdict == stats.Ahead && !dethroned[i] && (ahead < 0 || c.Ratio > s.Sides[ahead].Verdict.Ratio) {
-				ahead = i
-			}
-		}
-		if ahead < 0 {
-			break
-		}
-		dethroned[s.Champion] = true
-		s.Champion = ahead
-	}
+	s.Champion = champion(play, pairs, s.Champion)
 	for i := range s.Sides {
-		if s.Sides[i].Broken != "" {
-			s.Sides[i].Verdict, s.Sides[i].Against = stats.Comparison{}, 0
+		r := &s.Sides[i]
+		switch {
+		case i == s.Champion || r.Broken != "":
+			r.Verdict, r.Against = stats.Comparison{}, 0
+		case !r.behind():
+			r.Verdict, r.Against = pairs[[2]int{i, s.Champion}], s.Champion
 		}
 	}
 	return nil
 }
 
+// pairs compares each side with each other.
+func (s *State) pairs(play []int, round int) (map[[2]int]stats.Comparison, error) {
+	out := map[[2]int]stats.Comparison{}
+	plans := map[string]stats.Plan{}
+	for _, i := range play {
+		for _, j := range play {
+			if i == j {
+				continue
+			}
+			c, err := s.compare(i, j, round, plans)
+			if err != nil {
+				return nil, err
+			}
+			out[[2]int{i, j}] = c
+		}
+	}
+	return out, nil
+}
+
+// champion is the side that the fewest others are ahead of; of several the one
+// that most others are told from or tied with, so that the verdicts are not those
+// against the noisiest; of several the one that was it, else the first. -1 is none.
+func champion(play []int, pairs map[[2]int]stats.Comparison, was int) int {
+	best, least := -1, [3]int{}
+	for _, i := range play {
+		rank := [3]int{0, 0, 1}
+		for _, j := range play {
+			switch pairs[[2]int{j, i}].Verdict {
+			case stats.Ahead:
+				rank[0]++
+			case stats.Behind, stats.Tied:
+				rank[1]--
+			}
+		}
+		if i == was {
+			rank[2] = 0
+		}
+		if best < 0 || slices.Compare(rank[:], least[:]) < 0 {
+			best, least = i, rank
+		}
+	}
+	return best
+}
+
 // compare judges side i against side j. Looks are at as many samples as both had
-// then: where some were rejected, a look had fewer than it was planned for.
-func (s *State) compare(i, j, round int) (stats.Comparison, error) {
+// then: where some were rejected, a look had fewer than it was planned for. plans
+// keeps the bounds of looks, which take milliseconds.
+func (s *State) compare(i, j, round int, plans map[string]stats.Plan) (stats.Comparison, error) {
 	a, b := &s.Sides[i], &s.Sides[j]
 	planned := s.Bounds.rule()
 	rule := stats.Rule{Band: planned.Band, Error: planned.Error}
@@ -137,9 +162,14 @@ func (s *State) compare(i, j, round int) (stats.Comparison, error) {
 	if len(rule.Looks) == 0 {
 		return none, nil
 	}
-	plan, err := stats.NewPlan(rule)
-	if err != nil {
-		return none, err
+	looks := fmt.Sprint(rule.Looks)
+	plan, ok := plans[looks]
+	if !ok {
+		var err error
+		if plan, err = stats.NewPlan(rule); err != nil {
+			return none, err
+		}
+		plans[looks] = plan
 	}
 	return plan.Judge(a.Values, b.Values, true)
 }
