@@ -1,20 +1,38 @@
 package repeats
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/sotabuild/sotabuild/engine/cache"
 	"github.com/sotabuild/sotabuild/engine/compile"
+	"github.com/sotabuild/sotabuild/engine/key"
 	"github.com/sotabuild/sotabuild/executors"
 	"github.com/sotabuild/sotabuild/stdlib/campaign"
 	"github.com/sotabuild/sotabuild/stdlib/result"
 )
 
 // Spec is a cell that is measured again. The number is keyed, so that each
-// repeat is a server life and a record of its own.
+// repeat is a server life and a record of its own; and so is what it is measured
+// in turns with, because repeats of another day are not in turns with anything of
+// today.
 type Spec struct {
 	Bench  campaign.BenchSpec `key:"cell"`
-	Number int                `key:"repeat"` // from 1
+	Number int                `key:"repeat"`  // from 1
+	Among  key.Digest         `key:"contest"` // of the cells of all sides, in whatever order
+}
+
+// among is the identity of a contest: what its sides are, without their names.
+func among(cells []campaign.BenchSpec) key.Digest {
+	var keys []string
+	for _, c := range cells {
+		var b key.Builder
+		b.Struct(c)
+		keys = append(keys, b.Finish().Key().String())
+	}
+	slices.Sort(keys)
+	return key.Sum([]byte(strings.Join(keys, "\n")))
 }
 
 // Cell is the cell that is measured.

@@ -184,9 +184,14 @@ func (f finder) loop(x *Contest) {
 			Spec: campaign.CellDataset(c, f.p.Facts, x.Scenario, x.Sides[0].Cell.Concurrency)}}
 	}
 	var names []string
+	var cells []campaign.BenchSpec
 	for _, s := range x.Sides {
+		cells = append(cells, f.cell(s))
+	}
+	contest := among(cells)
+	for i, s := range x.Sides {
 		names = append(names, s.Cell.Framework+" "+s.Cell.Candidate.Name)
-		conf.Sides = append(conf.Sides, repeat.Side{Name: s.Cell.Framework, Output: "row", Node: f.node(s),
+		conf.Sides = append(conf.Sides, repeat.Side{Name: s.Cell.Framework, Output: "row", Node: f.node(s, cells[i], contest),
 			Sample: func(b []byte) (repeat.Sample, error) { return sample(b, sla) }})
 	}
 	x.Rounds = repeat.New(conf)
@@ -197,15 +202,21 @@ func (f finder) loop(x *Contest) {
 // promptsNode is the frozen prompts, below a round: those of the cell.
 const promptsNode = ".prompts"
 
-// node declares the repeats of a side.
-func (f finder) node(s Side) func(addr string, n int) compile.Decl {
+// cell is what the repeats of a side measure.
+func (f finder) cell(s Side) campaign.BenchSpec {
 	c := f.p.Campaign
 	fw := c.Frameworks[slices.IndexFunc(c.Frameworks, func(x lang.Framework) bool { return x.Label == s.Cell.Framework })]
+	return campaign.NewBenchSpec(c, f.p.Facts, fw, s.Cell.Candidate, s.Cell.Scenario, s.Cell.Concurrency)
+}
+
+// node declares the repeats of a side.
+func (f finder) node(s Side, cell campaign.BenchSpec, contest key.Digest) func(addr string, n int) compile.Decl {
+	c := f.p.Campaign
 	return func(addr string, n int) compile.Decl {
 		round := addr[:strings.LastIndexByte(addr, '.')]
 		d := compile.Decl{
 			Addr: addr, Kind: Kind, Batch: addr, Resources: compile.Resources{Quiet: true}, Timeout: campaign.CellTimeout(s.Cell.Scenario),
-			Spec:   Spec{campaign.NewBenchSpec(c, f.p.Facts, fw, s.Cell.Candidate, s.Cell.Scenario, s.Cell.Concurrency), n},
+			Spec:   Spec{cell, n, contest},
 			Inputs: []compile.Input{{Name: "prompts", From: round + promptsNode, Output: "prompts"}},
 		}
 		if c.GPUs != nil {

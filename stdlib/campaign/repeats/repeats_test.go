@@ -7,6 +7,8 @@ import (
 
 	"github.com/sotabuild/sotabuild/engine/cache"
 	"github.com/sotabuild/sotabuild/engine/compile"
+	"github.com/sotabuild/sotabuild/engine/key"
+	"github.com/sotabuild/sotabuild/lang"
 	"github.com/sotabuild/sotabuild/stdlib/campaign"
 	sampled "github.com/sotabuild/sotabuild/stdlib/campaign/internal/sample"
 	"github.com/sotabuild/sotabuild/stdlib/result"
@@ -60,7 +62,7 @@ func TestEveryClassIsASampleOrNot(t *testing.T) {
 // tried again under its number; a failure that passes is not kept.
 func TestRejectedRepeatsAreKept(t *testing.T) {
 	c := sampled.Load(t, sampled.Text)
-	spec := Spec{campaign.NewBenchSpec(c, campaign.Facts{}, c.Frameworks[0], search.Candidate{Name: "baseline"}, c.Load.Scenarios[0], nil), 1}
+	spec := Spec{campaign.NewBenchSpec(c, campaign.Facts{}, c.Frameworks[0], search.Candidate{Name: "baseline"}, c.Load.Scenarios[0], nil), 1, key.Digest{}}
 	for class, keep := range map[result.Class]bool{result.Throttled: true, result.ClientLimited: true, "oom": true, "unhealthy": false} {
 		got := Kind.Collect(compile.Job{Spec: spec}, compile.StepResult{Class: string(class), Reason: "as told"})
 		_, kept := Kind.Policy(string(class))
@@ -70,5 +72,24 @@ func TestRejectedRepeatsAreKept(t *testing.T) {
 	}
 	if retries, _ := Kind.Policy(string(result.ClientLimited)); retries != 0 {
 		t.Errorf("a rejected repeat is tried %d times more", retries)
+	}
+}
+
+// TestAContestIsItsSides: whoever stands first, it is the same contest; with
+// another flag of one side, or another side, it is not.
+func TestAContestIsItsSides(t *testing.T) {
+	c := sampled.Load(t, sampled.Text)
+	of := func(fw int, flags ...lang.Flag) campaign.BenchSpec {
+		return campaign.NewBenchSpec(c, campaign.Facts{}, c.Frameworks[fw], search.Candidate{Flags: flags}, c.Load.Scenarios[0], nil)
+	}
+	a, b := of(0, c.Frameworks[0].Flags...), of(1, c.Frameworks[1].Flags...)
+	same := among([]campaign.BenchSpec{a, b})
+	if among([]campaign.BenchSpec{b, a}) != same {
+		t.Error("the order of the sides makes another contest")
+	}
+	for name, sides := range map[string][]campaign.BenchSpec{"other_flags": {a, of(1)}, "a_third": {a, b, of(1)}, "one": {a}} {
+		if among(sides) == same {
+			t.Errorf("%s: the same contest", name)
+		}
 	}
 }
