@@ -262,6 +262,8 @@ func leftUnresolved(t *testing.T, s *site) {
 // had finished is found by the next apply, and only the others are run.
 func TestRepeatsKilled(t *testing.T) {
 	s := steadySite(t, "one", "two")
+	s.edit("campaign.hcl", `prefill = "400ms"`, `prefill = "20ms"`) // nobody reads its verdict
+	s.edit("campaign.hcl", `prefill = "398ms"`, `prefill = "20ms"`)
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	cmd := s.command(ctx, "apply", "--json")

@@ -206,29 +206,25 @@ func TestNoisyFirstSide(t *testing.T) {
 	}
 }
 
-// TestRejectedSamplesDoNotCount: with bounds of 5, two rejected repeats leave
-// three pairs, which are the only look; no further server life is taken.
+// TestRejectedSamplesDoNotCount: of at most five repeats two are rejected, so that
+// the first look has too few samples and the last one three pairs; no further
+// server life is taken.
 func TestRejectedSamplesDoNotCount(t *testing.T) {
 	l := newLab(t)
-	kind := l.kind(func(side string, n int) string {
-		switch {
-		case side == "a" && (n == 2 || n == 4):
-			return "0 rejected throttled: 12 % of the time"
-		case side == "b":
-			return number(80 + 0.1*float64(n))
-		}
-		return number(100 + 0.1*float64(n))
-	})
-	s, res := l.run(l.contest(kind, Bounds{Threshold: 0.01, Min: 5, Max: 5}, "a", "b"))
+	s, res := l.run(l.contest(rejecting(l), Bounds{Threshold: 0.01, Min: 3, Max: 5}, "a", "b"))
 	if verdict(s, 1) != stats.Behind || s.Sides[1].Verdict.Repeats != 3 || len(s.Sides[0].Values) != 3 || len(s.Sides[0].Rejected) != 2 || len(l.order) != 10 {
 		t.Errorf("%+v after %d lives: %s", s, len(l.order), res.Why)
 	}
 	if got := s.Sides[0].Rejected[1]; got != "repeat 4: throttled: 12 % of the time" {
 		t.Errorf("rejected: %q", got)
 	}
+	l = newLab(t)
+	if s, _ := l.run(l.contest(rejecting(l), Bounds{Threshold: 0.01, Min: 4, Max: 5}, "a", "b")); verdict(s, 1) != stats.Unresolved || s.Sides[1].Verdict.Repeats != 0 {
+		t.Errorf("three samples, where four are the least: %+v", s)
+	}
 	// All of one side rejected: nobody can say, and no winner is made of it.
 	l = newLab(t)
-	kind = l.kind(func(side string, _ int) string {
+	kind := l.kind(func(side string, _ int) string {
 		if side == "a" {
 			return "0 rejected client_limited: as told"
 		}
@@ -237,6 +233,19 @@ func TestRejectedSamplesDoNotCount(t *testing.T) {
 	if s, _ := l.run(l.contest(kind, noise, "a", "b")); verdict(s, 1) != stats.Unresolved || len(l.order) != 40 {
 		t.Errorf("%+v after %d lives", s, len(l.order))
 	}
+}
+
+// rejecting measures 100 and 80, and rejects two repeats of the first side.
+func rejecting(l *lab) *compile.Kind {
+	return l.kind(func(side string, n int) string {
+		switch {
+		case side == "a" && (n == 2 || n == 4):
+			return "0 rejected throttled: 12 % of the time"
+		case side == "b":
+			return number(80 + 0.1*float64(n))
+		}
+		return number(100 + 0.1*float64(n))
+	})
 }
 
 // TestBrokenSides: a server that dies, or does not pass in most of its repeats,

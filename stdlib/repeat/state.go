@@ -144,8 +144,8 @@ func champion(play []int, pairs map[[2]int]stats.Comparison, was int) int {
 }
 
 // compare judges side i against side j. Looks are at as many samples as both had
-// then: where some were rejected, a look had fewer than it was planned for. plans
-// keeps the bounds of looks, which take milliseconds.
+// then: where some were rejected, a look had fewer than it was planned for, and there
+// is none with fewer than the bounds ask for. plans keeps the bounds of looks, which take milliseconds.
 func (s *State) compare(i, j, round int, plans map[string]stats.Plan) (stats.Comparison, error) {
 	a, b := &s.Sides[i], &s.Sides[j]
 	planned := s.Bounds.rule()
@@ -154,7 +154,7 @@ func (s *State) compare(i, j, round int, plans map[string]stats.Plan) (stats.Com
 		if k < round {
 			n = min(a.Looks[k], b.Looks[k])
 		}
-		if n >= 2 && (len(rule.Looks) == 0 || n > rule.Looks[len(rule.Looks)-1]) {
+		if n >= max(2, s.Bounds.Min) && (len(rule.Looks) == 0 || n > rule.Looks[len(rule.Looks)-1]) {
 			rule.Looks = append(rule.Looks, n)
 		}
 	}
