@@ -349,7 +349,7 @@ func (d *draft) checkJudge(p *problems) {
 	if r, w := j.Rate, d.Load.Workload; r != nil && w.Arrival == "trace" {
 		p.add(cExclusive, r.Range, "A rate search sends requests at rates of its own, by a Poisson process, and arrival = \"trace\" sends them at the times of its file: what would be found is not the trace's. Remove the rate_search block, or write arrival = \"poisson\" and rate into the workload block.")
 	}
-	if n := j.Noise; n.MinRepeats > n.MaxRepeats {
+	if n := j.Noise; n.MaxRepeats > 0 && n.MinRepeats > n.MaxRepeats {
 		p.add(cBadValue, d.place("noise.min_repeats", d.at["noise"]), "min_repeats is %d and max_repeats is %d. Write a maximum that is not below the minimum.", n.MinRepeats, n.MaxRepeats)
 	}
 }
