@@ -68,7 +68,7 @@ var mayImport = map[string][]string{
 	"stdlib/report":     {"engine/key", "stdlib/result", "stdlib/winners"},
 	"stdlib/draft":      {"lang"},
 	"stdlib/doctor":     {},
-	"stdlib/repeat":     {"engine/*"},
+	"stdlib/repeat":     {"engine/*", "stdlib/stats"},
 
 	// Tests of these rooms load recorded traces by stdlib/trace/internal.
 	"stdlib/trace/scan":     {},

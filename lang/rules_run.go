@@ -54,8 +54,8 @@ func (d *draft) checkRun(p *problems) {
 
 // checkNeeds checks that a fact by scenario names one that exists.
 func (d *draft) checkNeeds(c *condition, p *problems) {
-	names := make([]string, len(d.Load.Scenarios))
-	for i, s := range d.Load.Scenarios {
+	names := make([]string, len(d.Load.Main()))
+	for i, s := range d.Load.Main() {
 		names[i] = s.Name
 	}
 	for _, n := range c.needs {

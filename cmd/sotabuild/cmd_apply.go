@@ -26,8 +26,9 @@ import (
 	"github.com/sotabuild/sotabuild/engine/sched"
 	"github.com/sotabuild/sotabuild/executors"
 	"github.com/sotabuild/sotabuild/lang"
+	"github.com/sotabuild/sotabuild/stdlib/campaign/loops"
 	"github.com/sotabuild/sotabuild/stdlib/campaign/prepare"
-	"github.com/sotabuild/sotabuild/stdlib/campaign/ratesearch"
+	"github.com/sotabuild/sotabuild/stdlib/campaign/rounds"
 	"github.com/sotabuild/sotabuild/stdlib/campaign/show"
 	"github.com/sotabuild/sotabuild/stdlib/report"
 )
@@ -145,19 +146,19 @@ func (a *app) apply(ctx context.Context, store *cache.Local, c *lang.Campaign, o
 		}
 	}
 	o.givenUp = r.total.FailedNodes
-	rounds, others := ratesearch.Split(o.replace)
+	inRounds, others := rounds.Split(o.replace, loops.Prefixes()...)
 	o.replace = others
 	sum, err := r.once(ctx, s, o)
 	if err != nil {
 		return err
 	}
 	r.total = r.add(sum)
-	switch {
-	case c.Judge.Rate == nil || r.total.Interrupted:
+	switch blocks := asked(c); {
+	case blocks == nil && inRounds == nil || r.total.Interrupted:
 	case bound != nil || len(o.targets) > 0:
-		fmt.Fprintln(a.err, "note: the rounds of rate_search are not run: a saved plan and --target name nodes of the campaign's graph; `sotabuild apply` runs them")
+		fmt.Fprintf(a.err, "note: the rounds of %s are not run: a saved plan and --target name nodes of the campaign's graph; `sotabuild apply` runs them\n", strings.Join(blocks, " and "))
 	default:
-		if err := r.searchRates(ctx, s, rounds); err != nil {
+		if err := r.runLoops(ctx, s, inRounds); err != nil {
 			return err
 		}
 	}
@@ -182,7 +183,7 @@ type run struct {
 	plan      *plan.Plan             // the last one
 	ranBefore int                    // nodes that are cached in plan because this apply ran them
 	ends      map[string]event.Event // the last word on each finished node
-	unfound   []error                // rate searches that came to no answer
+	unfound   []error                // loops that came to no answer
 }
 
 // once plans and runs.
