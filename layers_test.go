@@ -25,8 +25,11 @@ var mayImport = map[string][]string{
 	"executors/runner":     {"executors", "executors/proc"},
 	"executors/proc":       {},
 	"executors/redact":     {"executors/proc"},
-	"executors/supervisor": {"executors", "executors/runner", "executors/proc", "executors/redact"},
+	"executors/logfile":    {},
+	"executors/supervisor": {"executors", "executors/runner", "executors/proc", "executors/redact", "executors/logfile"},
 	"executors/ledger":     {},
+	"executors/hoststate":  {"executors", "executors/ledger", "executors/proc"},
+	"executors/creation":   {"executors/ledger", "executors/proc"},
 	"executors/docker":     {"executors", "executors/ledger", "executors/image", "executors/runner", "executors/slurm"}, // slurm: its job is also the program inside a container that runs already
 	"executors/local":      {"executors", "executors/runner", "executors/proc", "executors/ledger"},
 	"executors/image":      {},
@@ -94,7 +97,7 @@ var mayImport = map[string][]string{
 	"stdlib/profile": {"lang", "engine/*", "executors", "executors/runner", "stdlib/*"},
 
 	// It reads images as files, and starts nothing.
-	"stdlib/campaign": {"lang", "engine/*", "executors", "executors/runner", "executors/image", "stdlib/*"},
+	"stdlib/campaign": {"lang", "engine/*", "executors", "executors/runner", "executors/image", "executors/hoststate", "stdlib/*"},
 
 	"cmd": {"lang", "engine/*", "executors", "executors/*", "stdlib/*"},
 

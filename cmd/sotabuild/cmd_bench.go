@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sotabuild/sotabuild/executors"
+	"github.com/sotabuild/sotabuild/executors/creation"
 	"github.com/sotabuild/sotabuild/stdlib/bench"
 	"github.com/sotabuild/sotabuild/stdlib/bench/arrival"
 	"github.com/sotabuild/sotabuild/stdlib/bench/judge"
@@ -116,7 +117,12 @@ func (b *benchFlags) options(url string) (solo.Options, error) {
 			errs = append(errs, fmt.Errorf("--extra-body is no JSON object: %w", err))
 		}
 	}
-	return o, errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil {
+		return o, err
+	}
+	var err error
+	o.Temp, err = creation.SystemTemp() // run drops it
+	return o, err
 }
 
 // parts is --mix.

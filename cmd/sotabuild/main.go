@@ -87,6 +87,9 @@ func (a *app) run(ctx context.Context, args []string) code {
 	root.SetOut(a.out)
 	root.SetErr(a.err)
 	cmd, err := root.ExecuteContextC(ctx)
+	if dropped := a.dropTemps(); err == nil {
+		err = dropped
+	}
 	if err != nil && isUsage(err) {
 		err = fail(codeUsage, err, "`"+cmd.CommandPath()+" --help` lists commands and flags")
 	}

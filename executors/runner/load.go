@@ -212,6 +212,9 @@ func (s Spec) Check() error {
 			c.bad("a deadline is negative")
 		}
 	}
+	if s.LogLimit < 0 {
+		c.bad("log_limit is negative")
+	}
 	for i, name := range s.Secrets {
 		if !wordEnv.MatchString(name) || slices.Contains(s.Secrets[:i], name) {
 			c.bad("secret %q is no name of a variable, or stands twice", name)

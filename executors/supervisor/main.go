@@ -132,6 +132,7 @@ func (t *task) run(ctx context.Context, missing error) (runner.ExitRecord, error
 	t.makeCgroup()
 	t.shm.Begin()
 	t.observe()
+	bounded := t.boundLogs()
 	life, kill := t.up(ctx)
 	defer kill(nil)
 	var broken error
@@ -146,6 +147,7 @@ func (t *task) run(ctx context.Context, missing error) (runner.ExitRecord, error
 	}
 	record.Outcome = t.explain(life)
 	t.down(&record)
+	bounded(&record)
 	if record.Outcome.Class == "" && len(record.Left) > 0 {
 		record.Outcome = outcome(executors.ClassStopFailed, "%d things would not go away; they stand under left", len(record.Left))
 	}

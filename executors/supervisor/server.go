@@ -335,7 +335,7 @@ func (t *task) env(declared []string) []string {
 	return append(append(declared, executors.EnvTask+"="+string(t.spec.Task)), t.hide.Env()...)
 }
 
-func orDefault(d, otherwise time.Duration) time.Duration {
+func orDefault[T time.Duration | int64](d, otherwise T) T {
 	if d == 0 {
 		return otherwise
 	}

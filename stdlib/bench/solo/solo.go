@@ -37,6 +37,7 @@ type Options struct {
 	Body    map[string]any
 	Headers map[string]string
 	Out     string // folder; "" writes nothing
+	Temp    string // folder for temporary files; "" is the system's
 	Run     string // names this run's nonce; "" is the time
 	Look    bench.Look
 }
@@ -71,7 +72,7 @@ func Run(ctx context.Context, host bench.Host, o Options) (Outcome, error) {
 	var out Outcome
 	work := o.Out
 	if work == "" {
-		dir, err := os.MkdirTemp("", "sotabuild-bench-")
+		dir, err := os.MkdirTemp(o.Temp, "sotabuild-bench-")
 		if err != nil {
 			return out, fmt.Errorf("making a folder: %w", err)
 		}

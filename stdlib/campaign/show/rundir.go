@@ -14,6 +14,7 @@ import (
 	"github.com/sotabuild/sotabuild/engine/cache"
 	"github.com/sotabuild/sotabuild/engine/cache/archive"
 	"github.com/sotabuild/sotabuild/engine/key"
+	"github.com/sotabuild/sotabuild/executors/hoststate"
 	"github.com/sotabuild/sotabuild/stdlib/campaign/loops"
 	"github.com/sotabuild/sotabuild/stdlib/campaign/prepare"
 	"github.com/sotabuild/sotabuild/stdlib/report"
@@ -55,7 +56,14 @@ func WriteRun(v report.View, p *prepare.Prepared, r cache.Reader, tasks string, 
 	if err != nil {
 		return "", err
 	}
+	whole, looked, err := hoststate.Last(HostFolder(filepath.Dir(tasks)))
+	if err != nil {
+		return "", err
+	}
 	files[stateFile] = stateText(lives)
+	if looked {
+		files[stateFile] = append(files[stateFile], applyText(whole)...)
+	}
 	beside, err := loops.Records(p, r, now)
 	if err != nil {
 		return "", err
