@@ -16,8 +16,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// commands lists every command, in the order of the help text. Hidden ones are
-// what sotabuild starts itself as.
+// commands lists every command for people, in the order of the help text.
 var commands = []func(*app) *cobra.Command{
 	initCommand,
 	validateCommand,
@@ -40,6 +39,10 @@ var commands = []func(*app) *cobra.Command{
 	ncuCommand,
 	simserveCommand,
 	versionCommand,
+}
+
+// inside lists what sotabuild starts itself as: the hidden commands.
+var inside = []func(*app) *cobra.Command{
 	runnerCommand,
 	slurmJobCommand,
 	ociWatchCommand,
@@ -81,7 +84,7 @@ func main() {
 func (a *app) run(ctx context.Context, args []string) code {
 	out := &output{Writer: a.out}
 	a.out = out
-	root := a.root()
+	root := a.root(args)
 	root.SetArgs(args)
 	root.SetIn(a.in)
 	root.SetOut(a.out)
@@ -128,7 +131,8 @@ func isUsage(err error) bool {
 	return ok || strings.HasPrefix(err.Error(), "unknown command")
 }
 
-func (a *app) root() *cobra.Command {
+// root is the tree of commands for a command line.
+func (a *app) root(args []string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "sotabuild",
 		Short: "Find the fastest serving framework, reproducibly",
@@ -151,9 +155,7 @@ func (a *app) root() *cobra.Command {
 		return nil
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	for _, c := range commands {
-		root.AddCommand(c(a))
-	}
+	root.AddCommand(a.offered(args)...)
 	root.AddCommand(exitCodesTopic(a))
 	root.SetHelpCommand(helpCommand())
 	root.InitDefaultCompletionCmd()
@@ -161,6 +163,23 @@ func (a *app) root() *cobra.Command {
 		strict(c)
 	}
 	return root
+}
+
+// offered makes the commands. A hidden one that is asked for comes alone: making
+// all the others would cost each process of a task half a millisecond.
+func (a *app) offered(args []string) []*cobra.Command {
+	var made []*cobra.Command
+	for _, make := range inside {
+		c := make(a)
+		if len(args) > 0 && c.Name() == args[0] {
+			return []*cobra.Command{c}
+		}
+		made = append(made, c)
+	}
+	for _, make := range commands {
+		made = append(made, make(a))
+	}
+	return made
 }
 
 // strict makes wrong arguments of a command, and of those below it, errors of

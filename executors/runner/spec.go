@@ -213,6 +213,9 @@ type ExitRecord struct {
 	After   HostState `json:"after"`
 	Removed []string  `json:"removed,omitempty"`
 	Left    []string  `json:"left,omitempty"`
+	// Alone says that at the end the kernel knew no child of the runner, which
+	// adopts all orphans: nothing that it started lives.
+	Alone bool `json:"alone,omitempty"`
 }
 
 // ProcessRecord is one process instance's life.

@@ -84,6 +84,7 @@ func run(specPath string) error {
 	if err != nil {
 		return err
 	}
+	record.Alone = proc.Childless()
 	return runner.WriteExit(t.dir, record)
 }
 

@@ -1,10 +1,11 @@
 package help
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/sotabuild/sotabuild/internal/lazyregexp"
 )
 
 // Parse returns the flags of a help text in its order. A text without a list
@@ -53,7 +54,7 @@ type name struct {
 const lastIndent = 6
 
 // example is a line of a shell command that goes on in the next line.
-var example = regexp.MustCompile(`\\(\s+#.*)?$`)
+var example = lazyregexp.New(`\\(\s+#.*)?$`)
 
 // split finds the entries. An entry's text goes on over empty lines and ends
 // at a line that is not indented as text is.
@@ -124,10 +125,10 @@ func cut(s string) (head, tail string) {
 }
 
 var (
-	between = regexp.MustCompile(`(, *| / )(--?[A-Za-z0-9])`)
+	between = lazyregexp.New(`(, *| / )(--?[A-Za-z0-9])`)
 	// spelling is a flag's name and what follows it: nothing, a metavar after a
 	// space, or clap's and getopt's forms with an equals sign or "...".
-	spelling = regexp.MustCompile(`^(--?[A-Za-z0-9][A-Za-z0-9_-]*(?:\.[A-Za-z0-9][A-Za-z0-9_-]*)*)(| [^'].*|\[?=.+|\.\.\.)$`)
+	spelling = lazyregexp.New(`^(--?[A-Za-z0-9][A-Za-z0-9_-]*(?:\.[A-Za-z0-9][A-Za-z0-9_-]*)*)(| [^'].*|\[?=.+|\.\.\.)$`)
 )
 
 // spellings reads the head of an entry. An equals sign in column 0 is prose
