@@ -21,7 +21,8 @@ const module = "github.com/sotabuild/sotabuild"
 var mayImport = map[string][]string{
 	"lang": {},
 
-	anywhere: {},
+	anywhere:           {},
+	"internal/garbage": {},
 
 	"executors":            {},
 	"executors/runner":     {"executors", "executors/proc"},
@@ -98,11 +99,11 @@ var mayImport = map[string][]string{
 	// It reads images as files, and starts nothing.
 	"stdlib/campaign": {"lang", "engine/*", "executors", "executors/runner", "executors/image", "stdlib/*"},
 
-	"cmd": {"lang", "engine/*", "executors", "executors/*", "stdlib/*"},
+	"cmd": {"internal/garbage", "lang", "engine/*", "executors", "executors/*", "stdlib/*"},
 
 	"examples": {},
 	// Suites and whole-program tests may look into every room.
-	"conformance": {"lang", "engine/*", "executors", "executors/*", "stdlib/*", "cmd"},
+	"conformance": {"internal/garbage", "lang", "engine/*", "executors", "executors/*", "stdlib/*", "cmd"},
 }
 
 // anywhere is a room that every room may import: package regexp, later.

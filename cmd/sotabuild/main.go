@@ -10,10 +10,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/sotabuild/sotabuild/internal/garbage"
 )
 
 // commands lists every command for people, in the order of the help text.
@@ -69,13 +70,8 @@ type app struct {
 	fixed    *inputs  // of a saved plan; nil: what is given counts
 }
 
-// garbage is how much the heap may grow before it is collected, in percent of
-// what lives: a command is short, and a plan of 100,000 nodes stays below 300 MB
-// all the same.
-const garbage = 150
-
 func main() {
-	debug.SetGCPercent(garbage)
+	garbage.Spare()
 	a := &app{in: os.Stdin, out: os.Stdout, err: os.Stderr}
 	os.Exit(int(a.run(context.Background(), os.Args[1:])))
 }

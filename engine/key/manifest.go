@@ -50,7 +50,10 @@ func (m Manifest) Facts() []Fact { return m.facts }
 
 // Builder collects facts in any order. The zero value works. It is not safe
 // for concurrent use.
-type Builder struct{ facts []Fact }
+type Builder struct {
+	facts []Fact
+	order []int32 // of the last Finish: specs of one type give their facts in one order, nearly
+}
 
 // Text adds a string fact.
 func (b *Builder) Text(name, label, v string) { b.add(name, label, Text, v) }
@@ -171,32 +174,54 @@ func floatText(v float64) string {
 
 // Finish sorts and freezes. Equal facts may stand several times (a set of
 // inputs with equal content); they all count. The builder may be used on.
-func (b *Builder) Finish() Manifest { return sorted(slices.Clone(b.facts)) }
-
-// With is the manifest with further facts, one of name for each labelled
-// digest; zero digests are left out. It costs one allocation beside the texts.
-func (m Manifest) With(name string, n int, digest func(i int) (label string, d Digest)) Manifest {
-	b := Builder{make([]Fact, len(m.facts), len(m.facts)+n)}
-	copy(b.facts, m.facts)
-	for i := range n {
-		if label, d := digest(i); !d.IsZero() {
-			b.Digest(name, label, d)
+func (b *Builder) Finish() Manifest {
+	if len(b.order) != len(b.facts) {
+		b.order = b.order[:0]
+		for i := range b.facts {
+			b.order = append(b.order, int32(i))
 		}
 	}
-	return sorted(b.facts)
-}
-
-// sorted freezes facts that nobody else holds.
-func sorted(facts []Fact) Manifest {
-	if !slices.IsSortedFunc(facts, compareFacts) {
-		slices.SortFunc(facts, compareFacts)
+	slices.SortFunc(b.order, func(i, j int32) int { return compareFacts(&b.facts[i], &b.facts[j]) })
+	facts := make([]Fact, len(b.facts))
+	for i, from := range b.order {
+		facts[i] = b.facts[from]
 	}
 	return Manifest{facts}
 }
 
+// With is the manifest with further facts, one of name for each labelled
+// digest; zero digests are left out. It costs one allocation beside the texts.
+func (m Manifest) With(name string, n int, digest func(i int) (label string, d Digest)) Manifest {
+	old := m.facts
+	var b Builder
+	for i := range n {
+		if label, d := digest(i); !d.IsZero() {
+			if b.facts == nil {
+				b.facts = make([]Fact, len(old), len(old)+n)
+			}
+			b.Digest(name, label, d)
+		}
+	}
+	if b.facts == nil {
+		return m
+	}
+	added := b.facts[len(old):]
+	slices.SortFunc(added, func(x, y Fact) int { return compareFacts(&x, &y) })
+	// Both are merged into the room before what was added, which is read before
+	// it is overwritten.
+	for i := range b.facts {
+		if len(added) > 0 && (len(old) == 0 || compareFacts(&added[0], &old[0]) < 0) {
+			b.facts[i], added = added[0], added[1:]
+		} else {
+			b.facts[i], old = old[0], old[1:]
+		}
+	}
+	return Manifest{b.facts}
+}
+
 // compareFacts compares parts from the left and stops at the first that
 // differ: most facts differ in their names.
-func compareFacts(x, y Fact) int {
+func compareFacts(x, y *Fact) int {
 	if c := strings.Compare(x.Name, y.Name); c != 0 {
 		return c
 	}
@@ -314,7 +339,7 @@ func ParseManifest(text string) (Manifest, error) {
 		}
 		m.facts = append(m.facts, f)
 	}
-	if !slices.IsSortedFunc(m.facts, compareFacts) || m.Text() != text {
+	if !slices.IsSortedFunc(m.facts, func(x, y Fact) int { return compareFacts(&x, &y) }) || m.Text() != text {
 		return Manifest{}, errors.New("reading manifest: the text is not in canonical form")
 	}
 	return m, nil
