@@ -89,8 +89,14 @@ func defaultOf(text string) *string {
 		v = unquote(v)
 		found = &v
 	}
-	if m := sentence.FindStringSubmatch(text); m != nil {
-		take(m[1])
+	// A pattern is looked for only where its words stand: that is what takes long.
+	if strings.Contains(text, "Defaults to ") {
+		if m := sentence.FindStringSubmatch(text); m != nil {
+			take(m[1])
+		}
+	}
+	if !strings.Contains(text, "default") {
+		return found
 	}
 	for _, m := range inside.FindAllStringIndex(text, -1) {
 		v := text[m[1]:]
