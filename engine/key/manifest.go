@@ -43,10 +43,37 @@ type Fact struct {
 
 // Manifest is the canonical description of one piece of work. The zero value
 // is an empty manifest. Facts are sorted by name, label, type and value.
-type Manifest struct{ facts []Fact }
+type Manifest struct {
+	facts []Fact
+	// added are those of With, sorted too: most manifests are hashed once and
+	// never looked at, so the two stay apart, and facts shared.
+	added []Fact
+}
 
 // Facts returns the facts in canonical order. The caller must not change them.
-func (m Manifest) Facts() []Fact { return m.facts }
+func (m Manifest) Facts() []Fact {
+	if len(m.added) == 0 {
+		return m.facts
+	}
+	facts := make([]Fact, 0, len(m.facts)+len(m.added))
+	m.each(func(f *Fact) { facts = append(facts, *f) })
+	return facts
+}
+
+// each calls do with every fact, in canonical order.
+func (m Manifest) each(do func(*Fact)) {
+	added := m.added
+	for i := range m.facts {
+		for len(added) > 0 && compareFacts(&added[0], &m.facts[i]) < 0 {
+			do(&added[0])
+			added = added[1:]
+		}
+		do(&m.facts[i])
+	}
+	for i := range added {
+		do(&added[i])
+	}
+}
 
 // Builder collects facts in any order. The zero value works. It is not safe
 // for concurrent use.
@@ -105,7 +132,7 @@ func (b *Builder) Add(facts ...Fact) {
 }
 
 // Include adds the facts of a finished manifest, which are canonical already.
-func (b *Builder) Include(m Manifest) { b.facts = append(b.facts, m.facts...) }
+func (b *Builder) Include(m Manifest) { b.facts = append(b.facts, m.Facts()...) }
 
 // Grow makes room for n further facts.
 func (b *Builder) Grow(n int) { b.facts = slices.Grow(b.facts, n) }
@@ -186,18 +213,17 @@ func (b *Builder) Finish() Manifest {
 	for i, from := range b.order {
 		facts[i] = b.facts[from]
 	}
-	return Manifest{facts}
+	return Manifest{facts: facts}
 }
 
 // With is the manifest with further facts, one of name for each labelled
 // digest; zero digests are left out. It costs one allocation beside the texts.
 func (m Manifest) With(name string, n int, digest func(i int) (label string, d Digest)) Manifest {
-	old := m.facts
 	var b Builder
 	for i := range n {
 		if label, d := digest(i); !d.IsZero() {
 			if b.facts == nil {
-				b.facts = make([]Fact, len(old), len(old)+n)
+				b.facts = make([]Fact, 0, n)
 			}
 			b.Digest(name, label, d)
 		}
@@ -205,18 +231,8 @@ func (m Manifest) With(name string, n int, digest func(i int) (label string, d D
 	if b.facts == nil {
 		return m
 	}
-	added := b.facts[len(old):]
-	slices.SortFunc(added, func(x, y Fact) int { return compareFacts(&x, &y) })
-	// Both are merged into the room before what was added, which is read before
-	// it is overwritten.
-	for i := range b.facts {
-		if len(added) > 0 && (len(old) == 0 || compareFacts(&added[0], &old[0]) < 0) {
-			b.facts[i], added = added[0], added[1:]
-		} else {
-			b.facts[i], old = old[0], old[1:]
-		}
-	}
-	return Manifest{b.facts}
+	slices.SortFunc(b.facts, func(x, y Fact) int { return compareFacts(&x, &y) })
+	return Manifest{m.Facts(), b.facts}
 }
 
 // compareFacts compares parts from the left and stops at the first that
@@ -240,9 +256,7 @@ type sink interface{ fact(*Fact) }
 
 func (m Manifest) walk(s sink) {
 	s.fact(&schemeFact)
-	for i := range m.facts {
-		s.fact(&m.facts[i])
-	}
+	m.each(s.fact)
 }
 
 // Key hashes the manifest.
