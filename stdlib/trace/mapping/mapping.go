@@ -111,7 +111,21 @@ type Join struct {
 // each pass (or graph launch) in order of time.
 func (m *Map) Apply(p *profile.Profile, groups [][]int32) Join {
 	j := Join{Sources: make([]Source, len(p.Trace.GPU)), How: make([]How, len(p.Trace.GPU))}
-	asked, joined := 0, 0
+	type asked struct {
+		name
+		times int
+	}
+	byName, byFamily := map[asked][]Source{}, map[asked][]Source{}
+	lend := func(known map[asked][]Source, launches map[name][]Source, n name, times int) []Source {
+		a := asked{n, times}
+		list, ok := known[a]
+		if !ok {
+			list = pass(of(launches, n.stage, n.text), times)
+			known[a] = list
+		}
+		return list
+	}
+	all, joined := 0, 0
 	for _, g := range groups {
 		count, family := map[string]int{}, map[string]int{}
 		for _, e := range g {
@@ -125,28 +139,52 @@ func (m *Map) Apply(p *profile.Profile, groups [][]int32) Join {
 			i, k := seen[s.Canonical], seenFamily[s.Family]
 			seen[s.Canonical]++
 			seenFamily[s.Family]++
-			asked++
+			all++
 			stage := p.Links.Events[e].Stage
-			list, byFamily := of(m.byName, stage, s.Canonical), of(m.byFamily, stage, s.Family)
-			switch {
-			case len(list) > 0 && len(list) == count[s.Canonical]:
-				j.Sources[e], j.How[e] = list[i], ByOrder
-				joined++
-			case len(list) > 0 && same(list):
+			if list := lend(byName, m.byName, name{stage, s.Canonical}, count[s.Canonical]); len(list) == 1 {
 				j.Sources[e], j.How[e] = list[0], ByName
 				joined++
-			case len(list) > 0 && len(list)%count[s.Canonical] == 0 && repeats(list, count[s.Canonical]):
+			} else if len(list) > 1 {
 				j.Sources[e], j.How[e] = list[i], ByOrder
 				joined++
-			case len(byFamily) == family[s.Family] || len(byFamily) > 0 && same(byFamily):
-				j.Sources[e], j.How[e] = byFamily[min(k, len(byFamily)-1)], ByFamily
+			} else if list := lend(byFamily, m.byFamily, name{stage, s.Family}, family[s.Family]); len(list) > 0 {
+				j.Sources[e], j.How[e] = list[min(k, len(list)-1)], ByFamily
 			}
 		}
 	}
-	if asked > 0 {
-		j.Joined = float64(joined) / float64(asked)
+	if all > 0 {
+		j.Joined = float64(joined) / float64(all)
 	}
 	return j
+}
+
+// pass is the sources of a pass with so many launches, by the launches of the
+// mapping, which may be of several passes: one source where all are in one
+// place, one for each launch where every pass has the same order, none
+// otherwise. Batches differ from step to step: a shape or type that is not the
+// same in every pass is of none.
+func pass(list []Source, times int) []Source {
+	switch {
+	case len(list) == 0:
+		return nil
+	case len(list) == times:
+		return list
+	case repeats(list, 1):
+		times = 1
+	case len(list)%times != 0 || !repeats(list, times):
+		return nil
+	}
+	out := slices.Clone(list[:times])
+	for i, s := range list[times:] {
+		o := &out[i%times]
+		if s.Dims != o.Dims {
+			o.Dims = ""
+		}
+		if s.Types != o.Types {
+			o.Types = ""
+		}
+	}
+	return out
 }
 
 // of is the launches of a name in a stage, or, where the mapping has none
@@ -158,13 +196,10 @@ func of(m map[name][]Source, stage launch.Stage, text string) []Source {
 	return m[name{"", text}]
 }
 
-func same(list []Source) bool { return repeats(list, 1) }
-
-// repeats reports whether the list says the same every n sources: a mapping of
-// several equal passes.
+// repeats reports whether the launches are in the same places every n.
 func repeats(list []Source, n int) bool {
 	for i := n; i < len(list); i++ {
-		if list[i] != list[i-n] {
+		if a, b := list[i], list[i-n]; a.Op != b.Op || a.Location != b.Location {
 			return false
 		}
 	}

@@ -1,6 +1,7 @@
 package mapping_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -61,5 +62,35 @@ func TestUnrelatedTraces(t *testing.T) {
 		if how != mapping.No {
 			t.Errorf("event %d is joined by %d", i, how)
 		}
+	}
+}
+
+// A mapping of two steps, the second with a larger batch: the places are lent
+// in order, and only the shapes that both steps have.
+func TestStepsWithOtherBatches(t *testing.T) {
+	step := func(at int64, batch string) []sample.Kernel {
+		return []sample.Kernel{
+			{Name: "gemm", Start: at + 2000, Dur: 500, Op: "model::query", Dims: "[[" + batch + ",8],[8,8]]", Types: `["float"]`},
+			{Name: "norm", Start: at + 4000, Dur: 500, Op: "model::norm", Dims: "[[" + batch + ",8]]"},
+			{Name: "gemm", Start: at + 6000, Dur: 500, Op: "model::up", Dims: "[[4,8],[8,8]]", Types: `["float"]`},
+		}
+	}
+	eager := func(kernels ...sample.Kernel) *profile.Profile {
+		return profile.Build(sample.Make(t, nil, kernels))
+	}
+	var bare []sample.Kernel
+	for _, k := range step(0, "1") {
+		k.Op, k.Dims, k.Types = "", "", ""
+		bare = append(bare, k)
+	}
+	j := mapping.Build(eager(append(step(0, "1"), step(20000, "2")...)...)).Apply(eager(bare...), [][]int32{{0, 1, 2}})
+	want := []mapping.Source{
+		{Op: "model::query", Types: `["float"]`},
+		{Op: "model::norm"},
+		{Op: "model::up", Dims: "[[4,8],[8,8]]", Types: `["float"]`},
+	}
+	how := []mapping.How{mapping.ByOrder, mapping.ByName, mapping.ByOrder}
+	if !slices.Equal(j.Sources, want) || !slices.Equal(j.How, how) || j.Joined != 1 {
+		t.Errorf("joined %v of %+v by %v, want %+v by %v", j.Joined, j.Sources, j.How, want, how)
 	}
 }
