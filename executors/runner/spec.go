@@ -19,7 +19,7 @@
 //	tree.json                  Tree: what lives below the runner, for whoever has to
 //	                           end it when the runner was killed
 //	up.json                    the servers' ProcessRecords, written by rename when all are
-//	                           healthy, before the first step
+//	                           healthy, before the first step; none without servers
 //	exit.json                  ExitRecord, written by rename, last of all
 //
 // A step that has a step.json is finished for good, whatever happens to the

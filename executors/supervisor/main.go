@@ -102,6 +102,7 @@ type task struct {
 	servers [][]*server   // in waves, in the order of starting
 	shm     proc.Shm
 	pids    map[int]bool // everything that was ever seen below us
+	noted   runner.Tree  // what tree.json says
 	kills   string       // proc.OOMKills before the first start
 	visible string       // the variable that keeps to our GPUs; "" where the spec's word is the only one
 }
@@ -139,7 +140,10 @@ func (t *task) run(ctx context.Context, missing error) (runner.ExitRecord, error
 	if life.Err() == nil {
 		// A folder that is gone is no reason to leave servers behind: down
 		// comes in any case.
-		if broken = runner.WriteUp(t.dir, t.upRecords()); broken == nil {
+		if len(t.servers) > 0 {
+			broken = runner.WriteUp(t.dir, t.upRecords())
+		}
+		if broken == nil {
 			probed := t.probe(life)
 			broken = t.steps(life)
 			probed()
