@@ -137,6 +137,7 @@ func (t *task) run(ctx context.Context, missing error) (runner.ExitRecord, error
 	life, kill := t.up(ctx)
 	defer kill(nil)
 	var broken error
+	written := func() error { return nil }
 	if life.Err() == nil {
 		// A folder that is gone is no reason to leave servers behind: down
 		// comes in any case.
@@ -145,12 +146,13 @@ func (t *task) run(ctx context.Context, missing error) (runner.ExitRecord, error
 		}
 		if broken == nil {
 			probed := t.probe(life)
-			broken = t.steps(life)
+			written = t.steps(life)
 			probed()
 		}
 	}
 	record.Outcome = t.explain(life)
 	t.down(&record)
+	broken = errors.Join(broken, written())
 	if record.Outcome.Class == "" && len(record.Left) > 0 {
 		record.Outcome = outcome(executors.ClassStopFailed, "%d things would not go away; they stand under left", len(record.Left))
 	}
