@@ -4,7 +4,7 @@ GO ?= go
 export CGO_ENABLED = 0
 export GOFLAGS := $(GOFLAGS) -trimpath
 
-.PHONY: build image demo demo-container example-llamacpp conformance compare-executors soak-executors test race lint fuzz bench bench-trace bench-client soak cover golden clean
+.PHONY: build image demo demo-container example-llamacpp conformance compare-executors soak-executors test race lint fuzz bench bench-trace bench-client bench-client-folder soak cover golden clean
 
 build: ## the binary and the example server, static
 	$(GO) build -o bin/ ./cmd/sotabuild ./examples/tinyserve
@@ -66,6 +66,14 @@ lint: ## gofmt, go vet, staticcheck (pinned in tools.mod)
 
 bench-client: ## this load generator beside a bare epoll reader and Python ones (Debian: python3-aiohttp python3-uvloop python3-httpx)
 	$(GO) run ./stdlib/bench/clients
+
+# On another machine, with its Python: ./clients -interpreter python3 -python python
+PYTHON ?= 3.12
+
+bench-client-folder: ## bin/bench-client: the same for a machine without Debian's packages, for its version of Python
+	$(GO) build -o bin/bench-client/clients ./stdlib/bench/clients
+	python3 -m pip install --quiet --upgrade --no-compile --only-binary=:all: --implementation cp --python-version $(PYTHON) \
+		--target bin/bench-client/python/$(PYTHON) -r stdlib/bench/clients/requirements.txt
 
 # As many targets at once as there are processors, one worker each; a longer
 # time finds more: make fuzz FUZZTIME=20m FUZZ="$(FUZZ) $(FUZZ_MORE)"

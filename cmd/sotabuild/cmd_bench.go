@@ -103,7 +103,7 @@ func (b *benchFlags) options(url string) (solo.Options, error) {
 	if o.API, ok = backends[b.backend]; !ok {
 		errs = append(errs, fmt.Errorf("--backend %q: write openai, openai-chat, sglang or llamacpp", b.backend))
 	}
-	errs = append(errs, b.load(&o.Load), b.words(&o), o.Set.Check(), errors.Join(o.Load.Check()...))
+	errs = append(errs, bench.CheckURL(o.URL), b.load(&o.Load), b.words(&o), o.Set.Check(), errors.Join(o.Load.Check()...))
 	o.Rules.Total = b.maxDuration
 	o.Rules.Stop.Saturation = o.Load.Arrival != bench.Inf
 	_, bad := o.Rules.Check()
@@ -234,31 +234,15 @@ func benchCode(r result.Row) code {
 	return codeOK
 }
 
-// watched runs a cell with a live line on the error output: redrawn on a
-// terminal, every five seconds elsewhere.
+// watched runs a cell and shows it on the error output while it goes on.
 func (a *app) watched(ctx context.Context, o solo.Options) (solo.Outcome, error) {
 	host := bench.ThisHost()
 	if !a.json {
-		host.Watch = live(a.err, terminal(a.err))
+		b := newBoard(a.err)
+		defer b.close()
+		host.Watch = b.show
 	}
 	return solo.Run(ctx, host, o)
-}
-
-func live(w io.Writer, redraw bool) func(bench.Progress) {
-	last := time.Duration(0)
-	return func(p bench.Progress) {
-		end := p.InFlight == 0 && p.OK+p.Failed >= p.Asked
-		switch {
-		case redraw:
-			fmt.Fprintf(w, "\r\x1b[K%s", solo.Live(p))
-			if end {
-				fmt.Fprintln(w)
-			}
-		case p.Elapsed-last >= 5*time.Second:
-			last = p.Elapsed
-			fmt.Fprintln(w, solo.Live(p))
-		}
-	}
 }
 
 func (a *app) printBench(out solo.Outcome) error {

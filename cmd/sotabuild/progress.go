@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -40,7 +39,7 @@ type running struct {
 
 func newProgress(a *app, s *session) *progress {
 	p := &progress{w: a.out, st: a.style(a.out), json: a.json, stop: make(chan struct{})}
-	p.live = !a.json && terminal(a.out) && os.Getenv("TERM") != "dumb"
+	p.live = !a.json && redraws(a.out)
 	if p.live {
 		p.ticker = time.NewTicker(200 * time.Millisecond)
 		p.stopped.Add(1)

@@ -34,6 +34,12 @@ func terminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
+// redraws reports whether what w shows can be drawn again in its place: it is a
+// terminal with a cursor, and nobody keeps it as a log.
+func redraws(w io.Writer) bool {
+	return terminal(w) && os.Getenv("TERM") != "dumb" && os.Getenv("CI") == ""
+}
+
 func (s style) paint(code, text string) string {
 	if !s.on || text == "" {
 		return text

@@ -23,6 +23,7 @@ import (
 	"github.com/sotabuild/sotabuild/executors"
 	"github.com/sotabuild/sotabuild/stdlib/bench/http1"
 	"github.com/sotabuild/sotabuild/stdlib/bench/judge"
+	"github.com/sotabuild/sotabuild/stdlib/bench/live"
 	"github.com/sotabuild/sotabuild/stdlib/bench/wire"
 	"github.com/sotabuild/sotabuild/stdlib/result"
 )
@@ -70,7 +71,7 @@ func newClient(s Spec, h Host) (*client, error) {
 			defer cancel()
 			return dial(ctx, network, addr)
 		},
-		TLSClientConfig:     &tls.Config{RootCAs: h.Roots, MinVersion: tls.VersionTLS12},
+		TLSClientConfig:     &tls.Config{RootCAs: h.Roots, MinVersion: tls.VersionTLS12, VerifyConnection: way.agreed},
 		TLSHandshakeTimeout: s.Rules.Connect,
 		DisableCompression:  true,
 		MaxIdleConnsPerHost: 1 << 20,
@@ -153,17 +154,27 @@ func (c *client) connect(ctx context.Context) (net.Conn, error) {
 type way struct {
 	scheme   string // net/http's
 	protocol func(*http.Protocols)
+	agreed   func(tls.ConnectionState) error // refuses another protocol; nil takes any
 }
 
 func overHTTP1(p *http.Protocols) { p.SetHTTP1(true) }
 
 // ways are the schemes of Spec.URL.
 var ways = map[string]way{
-	"http":  {"http", overHTTP1},
-	"https": {"https", overHTTP1},
-	"unix":  {"http", overHTTP1},
-	"h2":    {"https", func(p *http.Protocols) { p.SetHTTP2(true) }},
-	"h2c":   {"http", func(p *http.Protocols) { p.SetUnencryptedHTTP2(true) }},
+	"http":  {scheme: "http", protocol: overHTTP1},
+	"https": {scheme: "https", protocol: overHTTP1},
+	"unix":  {scheme: "http", protocol: overHTTP1},
+	"h2":    {scheme: "https", protocol: func(p *http.Protocols) { p.SetHTTP2(true) }, agreed: agreedHTTP2},
+	"h2c":   {scheme: "http", protocol: func(p *http.Protocols) { p.SetUnencryptedHTTP2(true) }},
+}
+
+// agreedHTTP2 refuses a server that does not choose HTTP/2: net/http would speak
+// HTTP/1.1 to it.
+func agreedHTTP2(s tls.ConnectionState) error {
+	if s.NegotiatedProtocol != "h2" {
+		return errors.New("the server does not speak HTTP/2 over TLS; write https:// for HTTP/1.1")
+	}
+	return nil
 }
 
 func (c *client) request(ctx context.Context, method, path string, body []byte) (*http.Request, error) {
@@ -222,8 +233,9 @@ type stalled string
 func (s stalled) Error() string { return string(s) }
 
 // do sends one request and reads its answer to the end. The clock starts before
-// a connection is sought: who accepts slowly makes its users wait.
-func (c *client) do(ctx context.Context, s judge.Sample) judge.Sample {
+// a connection is sought: who accepts slowly makes its users wait. flight shows
+// the answer's progress.
+func (c *client) do(ctx context.Context, s judge.Sample, flight *live.Flight) judge.Sample {
 	s.Answer = wire.NewAnswer(c.spec.API, c.serves, s.Ask.Output+1)
 	s.End = -1
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -234,7 +246,7 @@ func (c *client) do(ctx context.Context, s judge.Sample) judge.Sample {
 		leave := time.AfterFunc(s.Ask.Cancel, func() { cancel(errLeft) })
 		defer leave.Stop()
 	}
-	r := &reading{c: c, ctx: ctx, s: &s, first: first, cancel: cancel}
+	r := &reading{c: c, ctx: ctx, s: &s, first: first, cancel: cancel, flight: flight}
 	s.Sent = time.Since(c.start)
 	r.close(c.ask(ctx, s.Ask.Body, r))
 	s.Closed = time.Since(c.start)
@@ -344,9 +356,8 @@ func (c *client) models(ctx context.Context) ([]string, wire.Failure) {
 // round tripper, the base URL as net/http knows it, and the headers. The caller
 // closes its idle connections.
 func Transport(s Spec, h Host) (*http.Transport, string, http.Header, error) {
-	u, err := url.Parse(s.URL)
-	if err != nil || ways[u.Scheme].scheme == "" {
-		return nil, "", nil, fmt.Errorf("url is %q; write http://HOST:PORT (or https, h2, h2c, or unix:///PATH)", s.URL)
+	if err := CheckURL(s.URL); err != nil {
+		return nil, "", nil, err
 	}
 	rules, bad := s.Rules.Check()
 	if err := errors.Join(bad...); err != nil {

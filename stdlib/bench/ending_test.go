@@ -10,6 +10,7 @@ import (
 
 	"github.com/sotabuild/sotabuild/stdlib/bench"
 	"github.com/sotabuild/sotabuild/stdlib/bench/judge"
+	"github.com/sotabuild/sotabuild/stdlib/bench/live"
 	"github.com/sotabuild/sotabuild/stdlib/result"
 	"github.com/sotabuild/sotabuild/stdlib/simserve"
 )
@@ -155,27 +156,42 @@ func TestSteadyThroughputByHand(t *testing.T) {
 	})
 }
 
-// TestWatchSeesTheEnd looks on while four requests run.
-func TestWatchSeesTheEnd(t *testing.T) {
+// TestWatchSees looks on while four requests of 1 s prefill and 4 steps of 500 ms
+// run, two at a time: at 2.25 s there are tokens and times to the first one,
+// though no request has ended.
+func TestWatchSees(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var last bench.Progress
 		pipes := newPipes()
-		h, err := simserve.Handler(simserve.Config{Model: "sim", Prefill: time.Second, Step: 10 * ms})
+		h, err := simserve.Handler(simserve.Config{Model: "sim", Prefill: time.Second, Step: 500 * ms})
 		if err != nil {
 			t.Fatal(err)
 		}
 		srv := &http.Server{Handler: h}
 		go func() { _ = srv.Serve(pipes) }()
-		seen := 0
-		host := bench.Host{Dial: pipes.dial, Env: func(string) (string, bool) { return "", false }, Watch: func(p bench.Progress) { last, seen = p, seen+1 }}
-		if _, err := host.Run(t.Context(), spec(prompts(t, 4, 0, 5))); err != nil {
+		var looks []bench.Progress
+		host := bench.Host{Dial: pipes.dial, Env: func(string) (string, bool) { return "", false }, Watch: func(p bench.Progress) { looks = append(looks, p) }}
+		s := spec(prompts(t, 4, 0, 5))
+		s.Load.Concurrency = ptr(2)
+		if _, err := host.Run(t.Context(), s); err != nil {
 			t.Error(err)
 		}
 		if err := srv.Close(); err != nil {
 			t.Error(err)
 		}
-		if last.OK != 4 || last.Asked != 4 || last.InFlight != 0 || last.TTFT != 1 || last.Output != 20 || seen < 5 {
-			t.Errorf("after %d looks the last is %+v", seen, last)
+		about := func(got live.Spread, n int64, want float64) bool {
+			return got.N == n && math.Abs(got.P50/want-1) < .01 && math.Abs(got.P99/want-1) < .01
+		}
+		if len(looks) != 25 { // 6 s, four times a second, and the end
+			t.Fatalf("%d looks", len(looks))
+		}
+		p := looks[8]
+		if p.Elapsed != 2250*ms || p.Sent != 2 || p.InFlight != 2 || p.OK != 0 || p.Events != 6 || p.Output != 6 || p.TPOT.N != 0 || p.Left != -1 || !about(p.TTFT, 2, 1) {
+			t.Errorf("at 2.25 s: %+v", p)
+		}
+		p = looks[24]
+		if p.Asked != 4 || p.OK != 4 || p.InFlight != 0 || p.Output != 20 || p.Events != 20 || p.Left != 0 ||
+			!about(p.TTFT, 4, 1) || !about(p.TPOT, 4, .5) || !about(p.ITL, 16, .5) || p.Lag.N != 2 || p.Lag.P99 != 0 {
+			t.Errorf("at the end: %+v", p)
 		}
 	})
 }

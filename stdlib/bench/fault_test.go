@@ -1,6 +1,7 @@
 package bench_test
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -89,6 +90,44 @@ func TestEveryFaultHasItsClass(t *testing.T) {
 					}
 				})
 			})
+		}
+	}
+}
+
+// TestEveryFaultHasItsClassInNativeForms: the same, where a form lets it show
+// as what it is.
+func TestEveryFaultHasItsClassInNativeForms(t *testing.T) {
+	other := map[bench.API]map[simserve.Fault]result.Class{
+		bench.SGLang: {
+			simserve.LateToken:    result.LongOutput, // the whole text is in each event: one with more is no flaw but its length
+			simserve.AnswersModel: "",                // no event names the model
+		},
+		bench.LlamaCpp: {},
+	}
+	for api, path := range map[bench.API]string{bench.SGLang: "/generate", bench.LlamaCpp: "/completion"} {
+		for _, f := range append([]simserve.FaultRow{{Fault: simserve.None}}, simserve.Faults...) {
+			for _, whole := range []bool{false, true} {
+				if whole && f.Fault != simserve.None {
+					continue // faults are of streams
+				}
+				t.Run(fmt.Sprintf("%s/%s/%v", api, f.Fault, whole), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						s := spec(prompts(t, 3, 0, 8))
+						s.API, s.Path, s.Rules.NoStream = api, path, whole
+						r := measure(t, simserve.Config{Model: "sim", Prefill: 10 * ms, Step: ms, Fault: f.Fault}, s).Row
+						want, is := other[api][f.Fault]
+						if !is {
+							want = faulty[f.Fault].class
+						}
+						if r.Class != want || (r.Status == result.OK) != (want == "") {
+							t.Errorf("row is %s; want class %q", describe(r), want)
+						}
+						if f.Fault == simserve.None && (number(t, r, "e2e:mean") != .017 || number(t, r, "output_throughput") != 24/.017) {
+							t.Errorf("row is %+v", r.Metrics)
+						}
+					})
+				})
+			}
 		}
 	}
 }

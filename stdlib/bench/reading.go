@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sotabuild/sotabuild/stdlib/bench/judge"
+	"github.com/sotabuild/sotabuild/stdlib/bench/live"
 	"github.com/sotabuild/sotabuild/stdlib/bench/wire"
 	"github.com/sotabuild/sotabuild/stdlib/result"
 )
@@ -23,6 +24,7 @@ type reading struct {
 	at     time.Duration // of the last read
 	first  *time.Timer   // patience for the first token
 	later  *silence      // and for each further one; nil before the first
+	flight *live.Flight  // for who looks on
 
 	take    func([]byte) bool // by what the head says; nil before it
 	body    []byte            // what is not taken as it comes
@@ -78,12 +80,16 @@ func (r *reading) whole(b []byte) bool {
 func (r *reading) events(b []byte) bool {
 	r.s.End = r.at
 	n, ok := r.s.Answer.Feed(r.at, b)
+	tokens := len(r.s.Answer.Marks)
 	switch {
-	case n == 0 || len(r.s.Answer.Marks) == 0:
+	case n == 0 || tokens == 0:
 	case r.later == nil:
 		r.first.Stop()
+		r.flight.First(r.at)
+		r.flight.Events(tokens)
 		r.later = listen(r.c.start, r.at, r.c.spec.Rules.Stall, r.cancel)
 	default:
+		r.flight.Events(tokens)
 		r.later.last.Store(int64(r.at))
 	}
 	return ok

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sotabuild/sotabuild/executors"
 	"github.com/sotabuild/sotabuild/stdlib/bench/judge"
+	"github.com/sotabuild/sotabuild/stdlib/bench/live"
 	"github.com/sotabuild/sotabuild/stdlib/bench/wire"
 	"github.com/sotabuild/sotabuild/stdlib/dataset"
 	"github.com/sotabuild/sotabuild/stdlib/result"
@@ -61,7 +62,7 @@ func (h Host) Run(ctx context.Context, s Spec) (rep Report, err error) {
 	defer stop(nil)
 	cpu := h.cpu()
 	c.start = time.Now()
-	w := &watch{rules: s.Rules, asked: len(asks), start: c.start, stop: stop}
+	w := &watch{rules: s.Rules, start: c.start, stop: stop, tally: live.New(len(asks), schedule, s.Rules.Total)}
 	done := h.look(w)
 	samples := c.send(ctx, asks, schedule, w)
 	cell := judge.Cell{Rules: s.Rules, Asked: len(asks), Samples: samples, Resent: c.resent.Load(), Ended: ended(ctx)}
@@ -107,7 +108,7 @@ func (c *client) preflight(ctx context.Context, warm []judge.Ask) wire.Failure {
 	}
 	one := min(1, len(warm))
 	for _, part := range [][]judge.Ask{warm[:one], warm[one:]} {
-		w := &watch{rules: judge.Rules{}, start: c.start}
+		w := &watch{start: c.start, tally: live.New(len(part), nil, 0)}
 		for _, s := range c.send(ctx, part, nil, w) {
 			if f := s.Failure; f.Class != "" {
 				f.Reason = fmt.Sprintf("warm-up request %d: %s", s.Ask.ID, f.Reason)
@@ -225,7 +226,7 @@ func (c *client) send(ctx context.Context, asks []judge.Ask, schedule []time.Dur
 			break
 		}
 		all.Go(func() {
-			c.chain(ctx, asks[u[0]:u[1]], first, samples[u[0]:u[1]], sent[u[0]:u[1]], w)
+			c.chain(ctx, asks, u, first, samples, sent, w)
 			slots <- time.Since(c.start)
 		})
 	}
@@ -239,22 +240,22 @@ func (c *client) send(ctx context.Context, asks []judge.Ask, schedule []time.Dur
 	return out
 }
 
-// chain sends one request, or the turns of a session one after the other. A
-// session ends with a turn that failed: its next turn would be another prompt
-// to the server.
-func (c *client) chain(ctx context.Context, asks []judge.Ask, next judge.Sample, samples []judge.Sample, sent []bool, w *watch) {
-	for i := range asks {
+// chain sends the requests of a half-open range: one, or the turns of a session
+// one after the other. A session ends with a turn that failed: its next turn
+// would be another prompt to the server.
+func (c *client) chain(ctx context.Context, asks []judge.Ask, part [2]int, next judge.Sample, samples []judge.Sample, sent []bool, w *watch) {
+	for i := part[0]; i < part[1]; i++ {
 		next.Ask = &asks[i]
-		if i > 0 {
+		if i > part[0] {
 			next = judge.Sample{Ask: next.Ask, Scheduled: -1, Due: samples[i-1].Closed + time.Duration(asks[i].Turn.Think*1e9)}
 			if !waitUntil(ctx, c.start.Add(next.Due)) {
 				return
 			}
 		}
 		sent[i] = true
-		n := w.begin(next.Scheduled)
-		samples[i] = c.do(ctx, next)
-		w.end(n, samples[i])
+		flight, point := w.begin(i, next.Scheduled)
+		samples[i] = c.do(ctx, next, flight)
+		w.end(i, point, samples[i])
 		if samples[i].Failure.Class != "" || samples[i].Cancelled {
 			return
 		}

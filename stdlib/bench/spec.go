@@ -133,9 +133,9 @@ func (s Spec) check() (Spec, error) {
 		}
 	}
 	wrong(s.Version != SpecVersion, "version is %d; this client reads version %d", s.Version, SpecVersion)
-	u, err := url.Parse(s.URL)
-	wrong(err != nil || ways[u.Scheme].scheme == "" || (u.Host == "") != (u.Scheme == "unix") || strings.HasSuffix(s.URL, "/"),
-		"url is %q; write http://HOST:PORT without a final slash (or https, h2, h2c, or unix:///PATH)", s.URL)
+	if err := CheckURL(s.URL); err != nil {
+		errs = append(errs, err)
+	}
 	wrong(!strings.HasPrefix(s.Path, "/"), "path is %q; write the endpoint's path, such as /v1/completions", s.Path)
 	wrong(s.Models != "" && !strings.HasPrefix(s.Models, "/"), "models is %q; write a path such as /v1/models", s.Models)
 	apis := []API{Completions, Chat, LlamaCpp, SGLang}
@@ -151,4 +151,13 @@ func (s Spec) check() (Spec, error) {
 	s.Rules = rules
 	errs = append(append(errs, bad...), s.Load.Check()...)
 	return s, errors.Join(errs...)
+}
+
+// CheckURL says what is wrong with a Spec's URL.
+func CheckURL(s string) error {
+	u, err := url.Parse(s)
+	if err != nil || ways[u.Scheme].scheme == "" || (u.Host == "") != (u.Scheme == "unix") || strings.HasSuffix(s, "/") {
+		return fmt.Errorf("url is %q; write http://HOST:PORT without a final slash (or https, h2, h2c, or unix:///PATH)", s)
+	}
+	return nil
 }

@@ -1,13 +1,16 @@
 package bench_test
 
 import (
+	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"io"
 	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/sotabuild/sotabuild/stdlib/bench"
@@ -70,6 +73,45 @@ func TestEveryProtocol(t *testing.T) {
 				t.Errorf("the server saw %s, want %s", got, want)
 			}
 		})
+	}
+}
+
+// TestHTTP2IsNotReplaced: a server without HTTP/2 is not measured over HTTP/1.1 when
+// HTTP/2 was asked for.
+func TestHTTP2IsNotReplaced(t *testing.T) {
+	sim, err := simserve.Handler(simserve.Config{Model: "sim"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewUnstartedServer(sim) // it refuses who offers HTTP/2 alone
+	srv.Config.ErrorLog = log.New(io.Discard, "", 0)
+	srv.StartTLS()
+	defer srv.Close()
+	plain := httptest.NewServer(sim)
+	defer plain.Close()
+	silent := &http.Server{Handler: sim, ErrorLog: srv.Config.ErrorLog} // it chooses no protocol, which means HTTP/1.1
+	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: srv.TLS.Certificates})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error)
+	go func() { ended <- silent.Serve(l) }()
+	defer func() {
+		if err := silent.Close(); err != nil || !errors.Is(<-ended, http.ErrServerClosed) {
+			t.Error("the server did not close")
+		}
+	}()
+	host := bench.ThisHost()
+	host.Roots = x509.NewCertPool()
+	host.Roots.AddCert(srv.Certificate())
+	for url, says := range map[string]string{"h2://" + l.Addr().String(): "write https://",
+		"h2://" + srv.Listener.Addr().String(): "no application protocol", "h2c://" + plain.Listener.Addr().String(): "http2"} {
+		s := spec(prompts(t, 1, 0, 1))
+		s.URL = url
+		rep, err := host.Run(t.Context(), s)
+		if err != nil || rep.Row.Class != result.ConnFailed || !strings.Contains(rep.Row.Reason, says) {
+			t.Errorf("%s: row is %s, error %v", url, describe(rep.Row), err)
+		}
 	}
 }
 

@@ -2,25 +2,18 @@ package bench
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/sotabuild/sotabuild/stdlib/bench/judge"
+	"github.com/sotabuild/sotabuild/stdlib/bench/live"
 	"github.com/sotabuild/sotabuild/stdlib/bench/wire"
 	"github.com/sotabuild/sotabuild/stdlib/result"
 )
 
-// Progress is the state of a run for somebody who looks on. Latencies are of
-// the requests that ended so far.
-type Progress struct {
-	Asked, Sent, OK, Failed int
-	InFlight                int
-	Elapsed                 time.Duration
-	Output                  int64   // tokens of the successes so far
-	TTFT, TPOT              float64 // medians in s; 0 while there is none
-}
+// Progress is the state of a run for somebody who looks on.
+type Progress = live.Progress
 
 // recent is the number of last requests whose failures are looked at, and
 // how often saturation is.
@@ -30,53 +23,48 @@ const recent = 50
 // guards all fields below it.
 type watch struct {
 	rules judge.Rules
-	asked int
 	start time.Time
 	stop  context.CancelCauseFunc
+	tally *live.Tally
 
-	mu      sync.Mutex
-	now     Progress
-	last    []result.Class // classes of the last requests that ended; "" is a success
-	points  []judge.Point  // by order of sending; TTFT 0 while unknown
-	latency [2][]float64   // TTFT and TPOT of successes
+	mu     sync.Mutex
+	last   []result.Class // classes of the last requests that ended; "" is a success
+	points []judge.Point  // by order of sending; TTFT 0 while unknown
 }
 
-// begin notes a request that is about to be sent and returns its number.
-func (w *watch) begin(scheduled time.Duration) int {
+// begin notes that request i is about to be sent. It returns what its reader
+// shows of it and the number of its point, -1 without a schedule.
+func (w *watch) begin(i int, scheduled time.Duration) (*live.Flight, int) {
+	now := time.Since(w.start)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.now.Sent++
-	w.now.InFlight++
-	w.points = append(w.points, judge.Point{Sent: time.Since(w.start).Seconds(), InFlight: float64(w.now.InFlight)})
+	f, inFlight := w.tally.Begin(i, now, scheduled >= 0)
+	w.points = append(w.points, judge.Point{Sent: now.Seconds(), InFlight: float64(inFlight)})
 	if scheduled < 0 {
-		return -1
+		return f, -1
 	}
-	return len(w.points) - 1
+	return f, len(w.points) - 1
 }
 
-func (w *watch) end(i int, s judge.Sample) {
+func (w *watch) end(i, point int, s judge.Sample) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.now.InFlight--
+	marks := s.Answer.Marks
+	over := live.Ended{Flight: i, Failed: s.Failure.Class != "", Cancelled: s.Cancelled, Sent: s.Sent, Lag: -1, Marks: marks, Output: s.Answer.Usage.Output}
+	if s.Due >= 0 {
+		over.Lag = max(0, s.Sent-s.Due)
+	}
+	ok := w.tally.End(over)
 	w.last = append(w.last, s.Failure.Class)
 	if s.Failure.Class != "" || s.Cancelled {
-		if !s.Cancelled {
-			w.now.Failed++
-		}
 		w.failing()
 		return
 	}
-	w.now.OK++
-	w.now.Output += s.Answer.Usage.Output
-	marks := s.Answer.Marks
-	ttft := (marks[0] - s.Sent).Seconds()
-	w.latency[0] = append(w.latency[0], ttft)
-	if n := s.Answer.Usage.Output; n > 1 {
-		w.latency[1] = append(w.latency[1], (marks[len(marks)-1]-marks[0]).Seconds()/float64(n-1))
-	}
-	if i >= 0 && w.rules.Stop.Saturation {
-		w.points[i].TTFT = ttft
-		w.saturated()
+	if point >= 0 && w.rules.Stop.Saturation {
+		w.points[point].TTFT = (marks[0] - s.Sent).Seconds()
+		if ok%recent == 0 {
+			w.saturated()
+		}
 	}
 }
 
@@ -101,9 +89,6 @@ func (w *watch) failing() {
 // saturated ends a cell whose queue grows. Requests whose first token is not
 // yet there are left out; they are the last ones.
 func (w *watch) saturated() {
-	if w.now.OK%recent != 0 {
-		return
-	}
 	known := slices.DeleteFunc(slices.Clone(w.points), func(p judge.Point) bool { return p.TTFT == 0 })
 	if !judge.Saturated(known) {
 		return
@@ -113,31 +98,16 @@ func (w *watch) saturated() {
 		p.InFlight, p.TTFT, p.Sent)})
 }
 
-// progress is the state now. Medians cost a sort, some times a second.
-func (w *watch) progress() Progress {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	p := w.now
-	p.Asked, p.Elapsed = w.asked, time.Since(w.start)
-	for i, to := range []*float64{&p.TTFT, &p.TPOT} {
-		if v := slices.Clone(w.latency[i]); len(v) > 0 {
-			slices.Sort(v)
-			*to = v[len(v)/2]
-		}
-	}
-	return p
-}
-
-// report calls see until ctx ends, and once more at the end.
+// report calls see four times a second until ctx ends, and once more at the end.
 func (w *watch) report(ctx context.Context, see func(Progress)) {
 	t := time.NewTicker(250 * time.Millisecond)
 	defer t.Stop()
 	for {
 		select {
 		case <-t.C:
-			see(w.progress())
+			see(w.tally.Now(time.Since(w.start)))
 		case <-ctx.Done():
-			see(w.progress())
+			see(w.tally.Now(time.Since(w.start)))
 			return
 		}
 	}
@@ -146,8 +116,4 @@ func (w *watch) report(ctx context.Context, see func(Progress)) {
 // deadline is the cause that ends a cell that takes too long.
 func deadline(total time.Duration, class result.Class) error {
 	return early{wire.Fail(class, "the cell passed its deadline of %v", total)}
-}
-
-func (p Progress) String() string {
-	return fmt.Sprintf("%d of %d sent, %d in flight, %d ok, %d failed", p.Sent, p.Asked, p.InFlight, p.OK, p.Failed)
 }

@@ -1,7 +1,9 @@
 package imports
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -47,7 +49,7 @@ func TestFilesSayWhatTheyCompute(t *testing.T) {
 		{"aiperf.json", "aiperf", 100, 0, map[string]float64{"output_throughput": 6400 / 14.433816832, "output_throughput-retokenized": 457.45985,
 			"tpot/excl-first-retokenized:mean": .003347932, "itl/chunk:mean": .0034523, "itl/chunk:p50": 0, "ttft/send:p50": .1490015}, []string{"tpot/excl-first:mean"}},
 		{"guidellm.json", "guidellm", 100, 0, map[string]float64{"output_throughput": 462.32187, "tpot/excl-first:mean": .003713154,
-			"tpot/incl-first:mean": .006105495, "ttft/send:p50": .0690336, "e2e:mean": .4040283, "request_throughput": 7.15154}, []string{"itl/chunk:mean"}},
+			"tpot/incl-first:mean": .006105495, "ttft/written:p50": .0690336, "e2e/written:mean": .4040283, "request_throughput": 7.15154}, []string{"itl/chunk:mean", "ttft/send:p50", "e2e:mean"}},
 		// 6,400 tokens in 10.7245 s; it says 724.
 		{"inference-perf.json", "inference-perf", 100, 0, map[string]float64{"output_throughput": 6400 / 10.724490578999848, "output_throughput-retokenized": 723.95047,
 			"tpot/excl-first-retokenized:mean": .00357779, "tpot/incl-first-retokenized:mean": .00542896, "itl/token-zero:p50": 4.567e-06,
@@ -155,6 +157,24 @@ func TestUnlikeNumbersAreNotCompared(t *testing.T) {
 	places, err := Rank(append(open(t, "aiperf.json"), open(t, "guidellm.json")...), "tpot/excl-first:mean", nil)
 	if err != nil || places[0].Run != 1 || places[1].Rank != 0 || !strings.Contains(places[1].Reasons[0], "it has no tpot/excl-first:mean") {
 		t.Errorf("places %+v, error %v", places, err)
+	}
+}
+
+// TestGuidellmClockMovedIn08 reads the same file as an older version's, whose
+// clock started before it sought a connection.
+func TestGuidellmClockMovedIn08(t *testing.T) {
+	b, err := os.ReadFile(filepath.Join("testdata", "guidellm.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for version, id := range map[string]string{"0.8.1": "ttft/written:p50", "0.10.0": "ttft/written:p50", "1.0.0": "ttft/written:p50", "0.7.2": "ttft/send:p50", "0.3.0": "ttft/send:p50"} {
+		runs, err := Read(bytes.Replace(b, []byte(`"guidellm_version": "0.8.1"`), fmt.Appendf(nil, `"guidellm_version": %q`, version), 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, ok := runs[0].Number(id); !ok || math.Abs(n.Value-.0690336) > 1e-7 {
+			t.Errorf("%s: %+v %v", version, n, ok)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/sotabuild/sotabuild/stdlib/result"
 )
@@ -93,6 +94,12 @@ func (r *Run) block(b object, m spread, scale float64) {
 // guidellm reads benchmarks.json: one run for each benchmark in it.
 func guidellm(o object) ([]Run, error) {
 	var out []Run
+	// From 0.8 on its clock starts when the request's head is written; before, it
+	// started where ours does, before a connection is sought.
+	ttft, e2e := "ttft/send", "e2e"
+	if v := strings.Split(o.object("metadata").text("guidellm_version"), "."); len(v) < 2 || v[0] != "0" || len(v[1]) > 1 || v[1] >= "8" {
+		ttft, e2e = "ttft/written", "e2e/written"
+	}
 	for i, b := range o.list("benchmarks") {
 		made := b.object("scheduler_metrics").object("requests_made")
 		ok, err := made.must("successful")
@@ -122,8 +129,8 @@ func guidellm(o object) ([]Run, error) {
 		for _, m := range []struct {
 			spread
 			scale float64
-		}{{spread{"time_to_first_token_ms", "ttft/send"}, 1e-3}, {spread{"inter_token_latency_ms", "tpot/excl-first"}, 1e-3},
-			{spread{"time_per_output_token_ms", "tpot/incl-first"}, 1e-3}, {spread{"request_latency", "e2e"}, 1}} {
+		}{{spread{"time_to_first_token_ms", ttft}, 1e-3}, {spread{"inter_token_latency_ms", "tpot/excl-first"}, 1e-3},
+			{spread{"time_per_output_token_ms", "tpot/incl-first"}, 1e-3}, {spread{"request_latency", e2e}, 1}} {
 			s := good(m.word)
 			if n := s.count("count"); n == nil || *n == 0 {
 				continue // zeros of no sample

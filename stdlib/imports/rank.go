@@ -33,6 +33,7 @@ var Bases = []Base{
 	{"ttft/send-from-role", result.Lower, "first event, which has a role and no token − send"},
 	{"ttft/pool", result.Lower, "first event with a token − the wish to send: a wait for a pooled connection is in it"},
 	{"ttft/pool-from-role", result.Lower, "the same to the event with the role"},
+	{"ttft/written", result.Lower, "first event with a token − the first byte of the request: connecting is not in it"},
 	{"ttft/answer", result.Lower, "first event of the answer, reasoning left out − send; requests of one token left out"},
 	{"tpot/excl-first", result.Lower, "(last event − first token) / (N − 1), N as the server counts"},
 	{"tpot/excl-first-from-role", result.Lower, "(last event − role event) / (N − 1)"},
@@ -44,6 +45,7 @@ var Bases = []Base{
 	{"itl/token-spread", result.Lower, "gaps between events divided by the tokens they brought"},
 	{"itl/token-zero", result.Lower, "a gap for each token; later tokens of one event have 0"},
 	{"e2e", result.Lower, "last event with content − send"},
+	{"e2e/written", result.Lower, "last event with content − the first byte of the request: connecting is not in it"},
 	{"e2e/last-byte", result.Lower, "last line, usage and [DONE] included − send"},
 }
 

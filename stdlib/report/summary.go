@@ -164,7 +164,7 @@ func (v View) definitions(b *strings.Builder) {
 	}
 	if g.Rows != nil {
 		g.Write(b)
-		b.WriteString("t0 is the moment before a request is written, t1 the read of the first event that carries a token, tN the read of the last one, N the server's own count of output tokens. " +
+		b.WriteString("t0 is the moment before a request is sent and a connection for it sought, t1 the read of the first event that carries a token, tN the read of the last one, N the server's own count of output tokens. " +
 			"Percentiles are linear ones over the successful requests of the cell. ")
 	}
 	b.WriteString("Accept len is tokens per step of speculation, cache hit the cached share of the input tokens. " +

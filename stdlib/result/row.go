@@ -138,6 +138,7 @@ type Facts struct {
 	GPUFit        *string  `json:"gpu_fitness,omitempty"`
 	ClientBusy    *float64 `json:"client_busy,omitempty"` // CPU share of the client's own cores
 	SendLagP99    *float64 `json:"send_lag_p99_s,omitempty"`
+	SentRate      *float64 `json:"sent_rate,omitempty"` // requests a second that were really sent, where a schedule asked for some
 	PricePerHour  *float64 `json:"price_per_hour,omitempty"`
 	EnergyJoules  *float64 `json:"energy_j,omitempty"`
 	Throttled     *float64 `json:"throttled_share,omitempty"` // of busy GPU samples

@@ -105,7 +105,7 @@ func (f Facts) validate(v *violations) {
 		top   float64
 	}{
 		{"cached_share", f.CacheHitShare, 1}, {"accuracy", f.Accuracy, 1}, {"throttled_share", f.Throttled, 1}, {"power_cap_share", f.PowerCapped, 1},
-		{"client_busy", f.ClientBusy, math.MaxFloat64}, {"send_lag_p99_s", f.SendLagP99, math.MaxFloat64},
+		{"client_busy", f.ClientBusy, math.MaxFloat64}, {"send_lag_p99_s", f.SendLagP99, math.MaxFloat64}, {"sent_rate", f.SentRate, math.MaxFloat64},
 		{"spec_accept_length", f.SpecAccept, math.MaxFloat64}, {"energy_j", f.EnergyJoules, math.MaxFloat64},
 		{"price_per_hour", f.PricePerHour, math.MaxFloat64},
 	} {

@@ -79,12 +79,20 @@ func (w writer) event(choices ...object) object {
 func finish(event object, reason string) { event["choices"].([]object)[0]["finish_reason"] = reason }
 
 // script decides what is written for one request.
-func (s *server) script(q request, chat bool, fault Fault) script {
-	w := writer{chat, s.Model}
+func (s *server) script(q request, a api, fault Fault) script {
+	p, w := s.openAI(q, a, fault)
+	p.native(a, q, w.model, fault)
+	return p
+}
+
+// openAI is the script in the form of completions or chat.
+func (s *server) openAI(q request, a api, fault Fault) (script, writer) {
+	w := writer{a == chat, s.Model}
 	if fault == WrongModel || fault == AnswersModel {
 		w.model = otherModel
 	}
 	first := s.Prefill + time.Duration(q.input-q.cached)*s.PerToken
+	form := a.usage(s.Form.Usage)
 	var p script
 	if s.Form.RoleFirst {
 		p.lines = append(p.lines, line{body: w.role()})
@@ -95,11 +103,11 @@ func (s *server) script(q request, chat bool, fault Fault) script {
 			p.lines = append(p.lines, line{at: time.Duration(i) * time.Second, raw: ": wait\n\n"})
 		}
 		p.end = hang
-		return p
+		return p, w
 	}
 	if fault == ErrorFirst {
 		p.lines = append(p.lines, line{at: first, body: failure(500, "no memory")}, line{at: first, raw: done})
-		return p
+		return p, w
 	}
 	tokens, reason := q.MaxTokens, "length"
 	if fault == LongOutput {
@@ -115,7 +123,7 @@ func (s *server) script(q request, chat bool, fault Fault) script {
 			n = 0
 		}
 		tail = line{at: at, token: n > 0, body: w.choice(0, n)}
-		if s.Form.Usage == UsageEvery {
+		if form == UsageEvery {
 			tail.body["usage"] = usage(q, made, None)
 		}
 		p.lines = append(p.lines, tail)
@@ -123,7 +131,7 @@ func (s *server) script(q request, chat bool, fault Fault) script {
 			continue
 		}
 		if p.halfway(tail, w, q, made, fault) {
-			return p
+			return p, w
 		}
 		switch fault {
 		case ShortOutput:
@@ -138,8 +146,8 @@ func (s *server) script(q request, chat bool, fault Fault) script {
 	if fault == OddFinish {
 		reason = "tired"
 	}
-	p.finish(tail, s.Form.Usage, w, fault, reason, usage(q, made, fault))
-	return p
+	p.finish(tail, form, w, fault, reason, usage(q, made, fault))
+	return p, w
 }
 
 // sizes are the tokens of each event.

@@ -4,8 +4,9 @@
 // framework.
 //
 // It speaks /health, /v1/models, /metrics (vLLM's names), /tokenize, and
-// /v1/completions and /v1/chat/completions, streamed or not. A token id counts
-// as one token, and so does each byte of a text prompt. A request may ask for a
+// /v1/completions and /v1/chat/completions, and the native forms of SGLang
+// (/generate) and llama.cpp (/completion), streamed or not. A token id counts as
+// one token, and so does each byte of a text prompt. A request may ask for a
 // fault by the header X-Sim-Fault. It knows no client. Handler is safe for concurrent use;
 // every request is served by its own goroutine, and all times are the
 // runtime's, so that they are exact in virtual time (testing/synctest).
@@ -106,8 +107,9 @@ func Handler(c Config) (http.Handler, error) {
 	mux.HandleFunc("GET /v1/models", s.models)
 	mux.HandleFunc("GET /metrics", s.metrics)
 	mux.HandleFunc("POST /tokenize", tokenize)
-	mux.HandleFunc("POST /v1/completions", func(w http.ResponseWriter, r *http.Request) { s.generate(w, r, false) })
-	mux.HandleFunc("POST /v1/chat/completions", func(w http.ResponseWriter, r *http.Request) { s.generate(w, r, true) })
+	for path, form := range map[string]api{"/v1/completions": completions, "/v1/chat/completions": chat, "/generate": sglang, "/completion": llamacpp} {
+		mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) { s.generate(w, r, form) })
+	}
 	return mux, nil
 }
 

@@ -15,9 +15,17 @@ type request struct {
 	Messages  []message       `json:"messages"`
 	MaxTokens int             `json:"max_tokens"`
 	Stream    bool            `json:"stream"`
-	tokens    []int           // of the prompt
-	input     int             // their count
-	cached    int             // of them, found in the prefix cache
+	// The native forms' own names.
+	Predict  int             `json:"n_predict"`
+	Text     json.RawMessage `json:"text"`
+	Ids      json.RawMessage `json:"input_ids"`
+	Sampling struct {
+		Tokens int `json:"max_new_tokens"`
+	} `json:"sampling_params"`
+
+	tokens []int // of the prompt
+	input  int   // their count
+	cached int   // of them, found in the prefix cache
 }
 
 type message struct {
@@ -25,15 +33,24 @@ type message struct {
 }
 
 // parse reads and checks a request; the text says what is wrong with it.
-func parse(r *http.Request, chat bool) (q request, wrong string) {
+func parse(r *http.Request, form api) (q request, wrong string) {
 	if err := json.NewDecoder(r.Body).Decode(&q); err != nil {
 		return q, "the body is no request: " + err.Error()
+	}
+	switch form {
+	case sglang:
+		q.MaxTokens, q.Prompt = q.Sampling.Tokens, q.Ids
+		if q.Ids == nil {
+			q.Prompt = q.Text
+		}
+	case llamacpp:
+		q.MaxTokens = q.Predict
 	}
 	var text string
 	switch {
 	case q.MaxTokens < 1:
 		return q, "max_tokens must be at least 1"
-	case chat:
+	case form == chat:
 		for _, m := range q.Messages {
 			text += m.Content
 		}
@@ -50,12 +67,12 @@ func parse(r *http.Request, chat bool) (q request, wrong string) {
 	return q, ""
 }
 
-func (s *server) generate(w http.ResponseWriter, r *http.Request, chat bool) {
+func (s *server) generate(w http.ResponseWriter, r *http.Request, form api) {
 	stamp := Stamp{Request: int(s.seen.Add(1) - 1), Arrived: time.Now()}
 	if s.Stamp != nil {
 		defer func() { s.Stamp(stamp) }()
 	}
-	q, wrong := parse(r, chat)
+	q, wrong := parse(r, form)
 	fault, ok := s.fault(stamp.Request, r)
 	switch {
 	case !ok:
@@ -64,7 +81,7 @@ func (s *server) generate(w http.ResponseWriter, r *http.Request, chat bool) {
 	case wrong != "":
 		refuse(w, http.StatusBadRequest, wrong)
 		return
-	case q.Model != s.Model:
+	case q.Model != s.Model && (form == completions || form == chat || q.Model != ""):
 		refuse(w, http.StatusNotFound, fmt.Sprintf("the model %q does not exist", q.Model))
 		return
 	case refused(w, r, fault):
@@ -80,11 +97,11 @@ func (s *server) generate(w http.ResponseWriter, r *http.Request, chat bool) {
 	if s.cache != nil {
 		q.cached = s.cache.take(q)
 	}
-	p := s.script(q, chat, fault)
+	p := s.script(q, form, fault)
 	if q.Stream {
 		w.Header().Set("Content-Type", "text/event-stream")
 		stamp.Writes = s.play(w, r, p)
-	} else if stamp.Writes = s.wholly(w, r, p, q, chat); stamp.Writes == nil {
+	} else if stamp.Writes = s.wholly(w, r, p, q, form); stamp.Writes == nil {
 		return
 	}
 	s.count.add(q, stamp, s.Engine.Bursts != nil)
@@ -138,19 +155,21 @@ func (s *server) leave() {
 
 // wholly answers without a stream, when the last event would have been
 // written. Faults are those of streams: here only the counts can be wrong.
-func (s *server) wholly(w http.ResponseWriter, r *http.Request, p script, q request, chat bool) []time.Time {
+func (s *server) wholly(w http.ResponseWriter, r *http.Request, p script, q request, form api) []time.Time {
 	if !until(r.Context(), time.Now().Add(p.lines[len(p.lines)-1].at)) {
 		return nil
 	}
 	c := object{"index": 0, "finish_reason": "length"}
 	text := strings.Repeat(" t", q.MaxTokens)
-	if chat {
+	if form == chat {
 		c["message"] = object{"role": "assistant", "content": text}
 	} else {
 		c["text"] = text
 	}
+	whole := script{lines: []line{{body: object{"model": s.Model, "choices": []object{c}, "usage": usage(q, q.MaxTokens, None)}}}}
+	whole.native(form, q, s.Model, None)
 	at := time.Now()
-	answer(w, http.StatusOK, object{"model": s.Model, "choices": []object{c}, "usage": usage(q, q.MaxTokens, None)})
+	answer(w, http.StatusOK, whole.lines[0].body)
 	return []time.Time{at}
 }
 

@@ -2,9 +2,11 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"os"
@@ -19,9 +21,12 @@ type stream struct {
 	id   int // the prompt's first token
 }
 
+// allAreHere is what the server says when it begins to write soon.
+const allAreHere = "all streams are here"
+
 // serveTicks is the server: it waits for so many streams, then writes rounds of
 // events, one to each stream in turn, evenly spread. GET /log has the times of
-// all writes, stream by stream.
+// all writes, stream by stream; GET /reached the events a second that it wrote.
 func serveTicks(args []string) error {
 	if len(args) != 3 {
 		return errors.New("the server takes STREAMS ROUNDS PER_SECOND")
@@ -49,13 +54,17 @@ func serveTicks(args []string) error {
 		if err != nil {
 			return err
 		}
+		if id < 0 || id >= n[0] {
+			return fmt.Errorf("a prompt begins with %d; it must be the stream's number", id)
+		}
 		all = append(all, stream{c, id})
 	}
+	fmt.Println(allAreHere)
 	log, err := tick(all, n[1], n[2])
 	if err != nil {
 		return err
 	}
-	return serveLog(l, log)
+	return serveLog(l, log, reached(log))
 }
 
 // accept reads one request and answers with the head of a stream.
@@ -80,62 +89,113 @@ func accept(c net.Conn) (id int, err error) {
 	return id, err
 }
 
+// mostWriters is how many threads write at most.
+const mostWriters = 4
+
 // tick writes all events. What goes out is an event of a real server's size,
-// one write each.
+// one write each. The streams are shared among as many threads as there are
+// CPUs, within reason.
 func tick(all []stream, rounds, perSecond int) (log [][]int64, err error) {
-	runtime.LockOSThread()
 	log = make([][]int64, len(all))
-	gap := time.Second / time.Duration(perSecond)
+	writers := min(mostWriters, runtime.GOMAXPROCS(0), len(all))
 	start := time.Now().Add(200 * time.Millisecond)
-	var buf []byte
+	failed := make(chan error, writers)
+	for w := range writers {
+		go func() { failed <- write(all, log, w, writers, rounds, perSecond, start) }()
+	}
+	for range writers {
+		err = errors.Join(err, <-failed)
+	}
+	return log, err
+}
+
+// write is one writer: every so many-th stream from w on.
+func write(all []stream, log [][]int64, w, writers, rounds, perSecond int, start time.Time) error {
+	runtime.LockOSThread()
+	gap := time.Second / time.Duration(perSecond)
+	running, last := newEvent("null"), newEvent(`"length"`)
 	for r := range rounds {
-		for i, s := range all {
+		for i := w; i < len(all); i += writers {
 			due := start.Add(time.Duration(r)*gap + gap*time.Duration(i)/time.Duration(len(all)))
 			if d := time.Until(due); d > 0 {
 				time.Sleep(d)
 			}
-			finish := "null"
+			e := running
 			if r == rounds-1 {
-				finish = `"length"`
+				e = last
 			}
 			now := time.Now().UnixNano()
-			event := fmt.Appendf(nil, `data: {"id":"cmpl-6f0c8d2a4b1e4f7c9d3e5a7b","object":"text_completion","created":1796037043,"model":"sim","choices":[{"index":0,"text":" token","logprobs":null,"finish_reason":%s,"stop_reason":null}],"t":%d}`+"\n\n", finish, now)
-			buf = fmt.Appendf(buf[:0], "%x\r\n%s\r\n", len(event), event)
-			if _, err := s.conn.Write(buf); err != nil {
-				return nil, err
+			if _, err := all[i].conn.Write(e.at(now)); err != nil {
+				return err
 			}
-			log[i] = append(log[i], now)
+			log[all[i].id] = append(log[all[i].id], now)
 		}
 	}
-	byID := make([][]int64, len(all))
-	for i, s := range all {
-		usage := fmt.Sprintf(`data: {"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":%d}}`+"\n\ndata: [DONE]\n\n", rounds)
-		if _, err := fmt.Fprintf(s.conn, "%x\r\n%s\r\n0\r\n\r\n", len(usage), usage); err != nil {
-			return nil, err
+	usage := fmt.Sprintf(`data: {"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":%d}}`+"\n\ndata: [DONE]\n\n", rounds)
+	for i := w; i < len(all); i += writers {
+		if _, err := fmt.Fprintf(all[i].conn, "%x\r\n%s\r\n0\r\n\r\n", len(usage), usage); err != nil {
+			return err
 		}
-		if s.id < 0 || s.id >= len(byID) {
-			return nil, fmt.Errorf("a prompt begins with %d; it must be the stream's number", s.id)
-		}
-		byID[s.id] = log[i]
 	}
-	return byID, nil
+	return nil
 }
 
-// serveLog answers every further request with the log, until it is killed.
-func serveLog(l net.Listener, log [][]int64) error {
-	return http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+// event is one of a real server's size as it goes over the wire, with a place
+// for the time.
+type event struct {
+	bytes []byte
+	time  int // where its 19 digits begin
+}
+
+func newEvent(finish string) event {
+	const since = "1000000000000000000"
+	text := `data: {"id":"cmpl-6f0c8d2a4b1e4f7c9d3e5a7b","object":"text_completion","created":1796037043,"model":"sim","choices":[{"index":0,"text":" token","logprobs":null,"finish_reason":` +
+		finish + `,"stop_reason":null}],"t":` + since + "}\n\n"
+	b := fmt.Appendf(nil, "%x\r\n%s\r\n", len(text), text)
+	return event{b, bytes.Index(b, []byte(since))}
+}
+
+// at puts the time in, in nanoseconds since 1970. The bytes are the event's own.
+func (e event) at(now int64) []byte {
+	strconv.AppendInt(e.bytes[:e.time], now, 10)
+	return e.bytes
+}
+
+// reached is how many events a second were written, NaN for fewer than two.
+func reached(log [][]int64) float64 {
+	var first, last int64 = math.MaxInt64, 0
+	events := 0
+	for _, times := range log {
+		for _, t := range times {
+			first, last, events = min(first, t), max(last, t), events+1
+		}
+	}
+	return float64(events-1) / (float64(last-first) / 1e9)
+}
+
+// serveLog answers every further request, until it is killed.
+func serveLog(l net.Listener, log [][]int64, reached float64) error {
+	return http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		out := bufio.NewWriter(w)
-		for _, times := range log {
-			for i, t := range times {
-				if i > 0 {
-					fmt.Fprint(out, " ")
-				}
-				fmt.Fprint(out, t)
-			}
-			fmt.Fprintln(out)
+		if r.URL.Path == "/reached" {
+			fmt.Fprint(out, reached)
+		} else {
+			printLog(out, log)
 		}
 		if err := out.Flush(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}
 	}))
+}
+
+func printLog(out *bufio.Writer, log [][]int64) {
+	for _, times := range log {
+		for i, t := range times {
+			if i > 0 {
+				fmt.Fprint(out, " ")
+			}
+			fmt.Fprint(out, t)
+		}
+		fmt.Fprintln(out)
+	}
 }

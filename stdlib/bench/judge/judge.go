@@ -28,6 +28,7 @@ func (m Cell) Row() result.Row {
 		v := percentile(lag, 99)
 		r.Facts.SendLagP99 = &v
 	}
+	r.Facts.SentRate = m.sent()
 	if q := r.Requests; q.Cached != nil && q.Input > 0 {
 		share := float64(*q.Cached) / float64(q.Input)
 		r.Facts.CacheHitShare = &share
@@ -149,19 +150,37 @@ func (m Cell) lag() []float64 {
 	return out
 }
 
-// rate is the share of the scheduled rate at which requests were really sent;
-// 1 where there is no schedule. The allowed send lag is not held against it.
-func (m Cell) rate() float64 {
-	var first, last *Sample
+// scheduled are the first and the last request with a schedule and how many
+// there are.
+func (m Cell) scheduled() (first, last *Sample, n int) {
 	for i := range m.Samples {
 		if s := &m.Samples[i]; s.Scheduled >= 0 {
 			if first == nil {
 				first = s
 			}
 			last = s
+			n++
 		}
 	}
-	if first == nil || first == last {
+	return first, last, n
+}
+
+// sent is the rate at which requests with a schedule were really sent; nil where
+// there are none, or no time between them.
+func (m Cell) sent() *float64 {
+	first, last, n := m.scheduled()
+	if n < 2 || last.Sent <= first.Sent {
+		return nil
+	}
+	v := float64(n-1) / (last.Sent - first.Sent).Seconds()
+	return &v
+}
+
+// rate is the share of the scheduled rate at which requests were really sent;
+// 1 where there is no schedule. The allowed send lag is not held against it.
+func (m Cell) rate() float64 {
+	first, last, n := m.scheduled()
+	if n < 2 {
 		return 1
 	}
 	want := last.Scheduled - first.Scheduled

@@ -85,8 +85,27 @@ func TestWaitForASlotIsNoLag(t *testing.T) {
 		m.Samples[i].Due += 50 * time.Millisecond
 		m.Samples[i].Sent = m.Samples[i].Due
 	}
-	if r := m.Row(); r.Class != "" || *r.Facts.SendLagP99 != 0 {
+	if r := m.Row(); r.Class != "" || *r.Facts.SendLagP99 != 0 || math.Abs(*r.Facts.SentRate-1000) > 1e-6 {
 		t.Errorf("%s %s, send lag %v", r.Class, r.Reason, *r.Facts.SendLagP99)
+	}
+}
+
+// TestSentRateIsOfTheSchedule: half as fast as asked for is said, and is no rate
+// where none was asked for.
+func TestSentRateIsOfTheSchedule(t *testing.T) {
+	m := good(100)
+	for i := range m.Samples {
+		m.Samples[i].Due *= 2
+		m.Samples[i].Sent = m.Samples[i].Due
+	}
+	if r := m.Row(); r.Class != result.RateNotReached || r.Facts.SentRate == nil || math.Abs(*r.Facts.SentRate-500) > 1e-6 {
+		t.Errorf("%s %s: %v", r.Class, r.Reason, r.Facts.SentRate)
+	}
+	for i := range m.Samples {
+		m.Samples[i].Scheduled = -1
+	}
+	if r := m.Row(); r.Class != "" || r.Facts.SentRate != nil {
+		t.Errorf("%s %s: %v", r.Class, r.Reason, r.Facts.SentRate)
 	}
 }
 

@@ -14,25 +14,30 @@ type Point struct {
 
 // Saturated says whether the queue grows without bound: over the last two
 // thirds of the points, requests in flight and time to the first token must
-// both rise by a line that is steeper than twenty times its error, and the lowest
-// value of the last quarter must be above the highest of the first. The line
-// alone is steep by chance too often, since neighbours in a queue are not
-// independent; but a queue that is stable comes down again.
+// both rise by a line that is steeper than twenty times its error (sixty times
+// with fewer than 300 points: then the load is about twice what the server
+// takes), and the lowest value of the last quarter must be above the highest of
+// the first. The line alone is steep by chance too often, since neighbours in a
+// queue are not independent; but a queue that is stable comes down again.
 func Saturated(points []Point) bool {
 	tail := points[len(points)/3:]
-	if len(tail) < 300 {
+	steep := 20.0
+	switch {
+	case len(tail) < 30:
 		return false
+	case len(tail) < 300:
+		steep = 60
 	}
 	var at, flight, ttft []float64
 	for _, p := range tail {
 		at, flight, ttft = append(at, p.Sent), append(flight, p.InFlight), append(ttft, p.TTFT)
 	}
-	return rises(at, flight) && rises(at, ttft)
+	return rises(at, flight, steep) && rises(at, ttft, steep)
 }
 
-func rises(x, y []float64) bool {
+func rises(x, y []float64, steep float64) bool {
 	slope, err := line(x, y)
-	if !(slope > 20*err) {
+	if !(slope > steep*err) {
 		return false
 	}
 	quarter := len(y) / 4

@@ -47,7 +47,25 @@ func TestSaturationHasFewFalseAlarms(t *testing.T) {
 	if stable > 3 || growing < 97 {
 		t.Errorf("%d of 100 stable and %d of 100 growing queues are called saturated", stable, growing)
 	}
-	if Saturated(queue(src, 400, 2)) {
-		t.Error("400 points are too few")
+	// A short run is called so where it is far beyond what the server takes, and a
+	// stable one is not, even near its limit.
+	stable, growing = 0, 0
+	for range 200 {
+		calm, busy := queue(src, 400, .95), queue(src, 400, 2)
+		for n := 50; n <= 400; n += 50 {
+			if Saturated(calm[:n]) {
+				stable++
+				break
+			}
+		}
+		if Saturated(busy[:350]) {
+			growing++
+		}
+	}
+	if stable > 2 || growing < 195 {
+		t.Errorf("of short runs %d of 200 stable and %d of 200 growing queues are called saturated", stable, growing)
+	}
+	if Saturated(queue(src, 40, 10)) {
+		t.Error("40 points are too few")
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/sotabuild/sotabuild/stdlib/bench"
 	"github.com/sotabuild/sotabuild/stdlib/bench/judge"
 	"github.com/sotabuild/sotabuild/stdlib/bench/page"
 	"github.com/sotabuild/sotabuild/stdlib/imports"
@@ -61,6 +60,9 @@ func (out Outcome) Table() string {
 	if s := r.Facts.CacheHitShare; s != nil {
 		fmt.Fprintf(&b, "  %-26s %12.3f\n", "Cached share of prompts", *s)
 	}
+	if s := r.Facts.SentRate; s != nil {
+		fmt.Fprintf(&b, "  %-26s %12.3f 1/s\n", "Requests sent", *s)
+	}
 	if v := out.Server; v != nil && v.OverTTFT != nil {
 		fmt.Fprintf(&b, "  %-26s %12.3f ms\n", "TTFT over the server's own", *v.OverTTFT*1e3)
 	}
@@ -78,16 +80,4 @@ func (out Outcome) Table() string {
 		fmt.Fprintf(&b, "  warning: %s\n", w)
 	}
 	return b.String()
-}
-
-// Live is one line of a run that goes on.
-func Live(p bench.Progress) string {
-	s := fmt.Sprintf("%6.1f s  %d/%d sent  %d in flight  %d ok  %d failed", p.Elapsed.Seconds(), p.Sent, p.Asked, p.InFlight, p.OK, p.Failed)
-	if p.OK > 0 {
-		s += fmt.Sprintf("  %.1f tok/s  TTFT p50 %.1f ms", float64(p.Output)/p.Elapsed.Seconds(), p.TTFT*1e3)
-	}
-	if p.TPOT > 0 {
-		s += fmt.Sprintf("  TPOT p50 %.2f ms", p.TPOT*1e3)
-	}
-	return s
 }
