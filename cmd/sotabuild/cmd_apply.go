@@ -13,6 +13,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -72,9 +73,13 @@ func applyCommand(a *app) *cobra.Command {
 
 // budget reads the bounds of a run.
 func (o planOptions) budget(now time.Time) (plan.Budget, error) {
-	b := plan.Budget{GPUSeconds: o.gpuHours * 3600}
-	if o.gpuHours < 0 || math.IsNaN(o.gpuHours) {
-		return b, fail(codeUsage, fmt.Errorf("--max-gpu-hours %g: write a positive number", o.gpuHours))
+	var b plan.Budget
+	if o.gpuHours != "" {
+		hours, err := strconv.ParseFloat(o.gpuHours, 64)
+		if err != nil || !(hours > 0) || math.IsInf(hours, 0) {
+			return b, fail(codeUsage, fmt.Errorf("--max-gpu-hours %s: write a positive number of hours; without the flag there is no bound", o.gpuHours))
+		}
+		b.GPUSeconds = hours * 3600
 	}
 	if o.deadline == "" {
 		return b, nil

@@ -26,14 +26,14 @@ type planOptions struct {
 	detailed         bool
 	all              bool
 	out, format      string
-	gpuHours         float64
+	gpuHours         string
 	deadline, trace  string
 }
 
 func (o *planOptions) register(cmd *cobra.Command) {
 	cmd.Flags().StringArrayVar(&o.targets, "target", nil, "only this node or block and what it needs; may be repeated")
 	cmd.Flags().StringArrayVar(&o.replace, "replace", nil, "run this node although it is cached; may be repeated")
-	cmd.Flags().Float64Var(&o.gpuHours, "max-gpu-hours", 0, "start only what fits, by what it took the last time, and what tells most first; the rest is left to the next apply (exit 6)")
+	cmd.Flags().StringVar(&o.gpuHours, "max-gpu-hours", "", "start only what fits, by what it took the last time, and what tells most first; the rest is left to the next apply (exit 6)")
 	cmd.Flags().StringVar(&o.deadline, "deadline", "", "start only what ends by then: a span (\"90m\") or a time (2026-12-01T06:00:00Z)")
 }
 
