@@ -13,6 +13,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -27,8 +28,9 @@ import (
 	"github.com/sotabuild/sotabuild/executors"
 	"github.com/sotabuild/sotabuild/executors/hoststate"
 	"github.com/sotabuild/sotabuild/lang"
+	"github.com/sotabuild/sotabuild/stdlib/campaign/loops"
 	"github.com/sotabuild/sotabuild/stdlib/campaign/prepare"
-	"github.com/sotabuild/sotabuild/stdlib/campaign/ratesearch"
+	"github.com/sotabuild/sotabuild/stdlib/campaign/rounds"
 	"github.com/sotabuild/sotabuild/stdlib/campaign/show"
 	"github.com/sotabuild/sotabuild/stdlib/report"
 )
@@ -71,9 +73,13 @@ func applyCommand(a *app) *cobra.Command {
 
 // budget reads the bounds of a run.
 func (o planOptions) budget(now time.Time) (plan.Budget, error) {
-	b := plan.Budget{GPUSeconds: o.gpuHours * 3600}
-	if o.gpuHours < 0 || math.IsNaN(o.gpuHours) {
-		return b, fail(codeUsage, fmt.Errorf("--max-gpu-hours %g: write a positive number", o.gpuHours))
+	var b plan.Budget
+	if o.gpuHours != "" {
+		hours, err := strconv.ParseFloat(o.gpuHours, 64)
+		if err != nil || !(hours > 0) || math.IsInf(hours, 0) {
+			return b, fail(codeUsage, fmt.Errorf("--max-gpu-hours %s: write a positive number of hours; without the flag there is no bound", o.gpuHours))
+		}
+		b.GPUSeconds = hours * 3600
 	}
 	if o.deadline == "" {
 		return b, nil
@@ -149,19 +155,19 @@ func (a *app) apply(ctx context.Context, store *cache.Local, c *lang.Campaign, o
 		}
 	}
 	o.givenUp = r.total.FailedNodes
-	rounds, others := ratesearch.Split(o.replace)
+	inRounds, others := rounds.Split(o.replace, loops.Prefixes()...)
 	o.replace = others
 	sum, err := r.once(ctx, s, o)
 	if err != nil {
 		return err
 	}
 	r.total = r.add(sum)
-	switch {
-	case c.Judge.Rate == nil || r.total.Interrupted:
+	switch blocks := asked(c); {
+	case blocks == nil && inRounds == nil || r.total.Interrupted:
 	case bound != nil || len(o.targets) > 0:
-		fmt.Fprintln(a.err, "note: the rounds of rate_search are not run: a saved plan and --target name nodes of the campaign's graph; `sotabuild apply` runs them")
+		fmt.Fprintf(a.err, "note: the rounds of %s are not run: a saved plan and --target name nodes of the campaign's graph; `sotabuild apply` runs them\n", strings.Join(blocks, " and "))
 	default:
-		if err := r.searchRates(ctx, s, rounds); err != nil {
+		if err := r.runLoops(ctx, s, inRounds); err != nil {
 			return err
 		}
 	}
@@ -186,7 +192,7 @@ type run struct {
 	plan      *plan.Plan             // the last one
 	ranBefore int                    // nodes that are cached in plan because this apply ran them
 	ends      map[string]event.Event // the last word on each finished node
-	unfound   []error                // rate searches that came to no answer
+	unfound   []error                // loops that came to no answer
 	looked    bool                   // at the host, before the first task
 }
 

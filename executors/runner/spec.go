@@ -19,7 +19,7 @@
 //	tree.json                  Tree: what lives below the runner, for whoever has to
 //	                           end it when the runner was killed
 //	up.json                    the servers' ProcessRecords, written by rename when all are
-//	                           healthy, before the first step
+//	                           healthy, before the first step; none without servers
 //	exit.json                  ExitRecord, written by rename, last of all
 //
 // A step that has a step.json is finished for good, whatever happens to the
@@ -219,6 +219,9 @@ type ExitRecord struct {
 	After   HostState `json:"after"`
 	Removed []string  `json:"removed,omitempty"`
 	Left    []string  `json:"left,omitempty"`
+	// Alone says that at the end the kernel knew no child of the runner, which
+	// adopts all orphans: nothing that it started lives.
+	Alone bool `json:"alone,omitempty"`
 }
 
 // ProcessRecord is one process instance's life.

@@ -50,6 +50,13 @@ func (h Host) Run(ctx context.Context, s Spec) (rep Report, err error) {
 		ctx, cancel = context.WithTimeoutCause(ctx, total, deadline(total, executors.ClassTimeout))
 		defer cancel()
 	}
+	cores := runtime.GOMAXPROCS(0)
+	if cores == 1 {
+		// Go's monitor takes the only processor away from whoever waits in the
+		// kernel, for each event anew. It leaves it where another one is idle.
+		runtime.GOMAXPROCS(2)
+		defer runtime.GOMAXPROCS(1)
+	}
 	c.start = time.Now()
 	if f := c.preflight(ctx, warm); f.Class != "" {
 		return refused(c.start, f), nil
@@ -67,7 +74,7 @@ func (h Host) Run(ctx context.Context, s Spec) (rep Report, err error) {
 	samples := c.send(ctx, asks, schedule, w)
 	cell := judge.Cell{Rules: s.Rules, Asked: len(asks), Samples: samples, Resent: c.resent.Load(), Ended: ended(ctx)}
 	if h.CPU != nil && len(samples) > 0 {
-		share := (h.cpu() - cpu).Seconds() / time.Since(c.start).Seconds() / float64(runtime.GOMAXPROCS(0))
+		share := (h.cpu() - cpu).Seconds() / time.Since(c.start).Seconds() / float64(cores)
 		cell.Busy = &share
 	}
 	done()

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -54,36 +55,51 @@ func TestHighestLoadOnTime(t *testing.T) {
 	at := func(client string, perSecond int, cpu, p50, p99, reached float64) run {
 		return run{Client: client, load: load{10, perSecond / 10}, verdict: verdict{Events: 1000, CPU: cpu, P50: p50, P99: p99}, Reached: reached}
 	}
-	tab := table{Processor: "P", Kernel: "K", CPUs: 2, ClientCPUs: "1", ServerCPUs: "0", Seconds: 1, LoadBefore: "0.1", LoadAfter: "0.2",
+	tab := table{Processor: "P", Kernel: "K", CPUs: 2, ClientCPUs: "1", ServerCPUs: "0", Seconds: 1, Repeats: 1, LoadBefore: "0.1", LoadAfter: "0.2",
 		Versions: map[string]string{"go": "1"}, Clients: []string{"ours", "bare", "slow", "never"},
 		Runs: []run{
-			at("ours", 1000, .020, .0001, .002, 1000), at("bare", 1000, .018, .0001, .002, 1000), at("slow", 1000, .060, .0002, .004, 1000), at("never", 1000, .1, .002, .020, 1000),
-			at("ours", 2000, .010, .0001, .012, 1999), at("bare", 2000, .011, .0001, .002, 1999), at("slow", 2000, .030, .0012, .009, 1999),
-			at("ours", 4000, .009, .0002, .003, 3999), at("bare", 4000, .009, .0002, .003, 3000),
+			at("ours", 1000, .020, .0001, .0002, 1000), at("bare", 1000, .018, .0001, .0002, 1000), at("slow", 1000, .060, .0002, .0004, 1000), at("never", 1000, .1, .002, .020, 1000),
+			at("ours", 2000, .010, .0001, .0012, 1999), at("bare", 2000, .011, .0001, .0002, 1999), at("slow", 2000, .030, .0009, .009, 1999),
+			at("ours", 4000, .009, .0002, .0003, 3999), at("bare", 4000, .009, .0002, .0003, 3000),
 			{Client: "bare", load: load{10, 800}, Failed: "no number"}, {Client: "ours", load: load{10, 800}, Late: "not all read in time"},
 		}}
 	var out bytes.Buffer
 	tab.markdown(&out)
-	const want = `P, 2 CPUs, K; client on CPU 1, server on 0; 1 s a load; load average 0.1 before, 0.2 after; go 1
+	const want = `P, 2 CPUs, K; client on CPU 1, server on 0; 1 s a load, medians of 1; load average 0.1 before, 0.2 after; go 1
 
 | streams, events/s | ours: µs/event, p50, p99 ms | bare: µs/event, p50, p99 ms | slow: µs/event, p50, p99 ms | never: µs/event, p50, p99 ms |
 | --- | --- | --- | --- | --- |
-| 10, 1000 | 20.0, 0.100, 2.000 | 18.0, 0.100, 2.000 | 60.0, 0.200, 4.000 | 100.0, 2.000, 20.000 |
-| 10, 2000 | 10.0, 0.100, 12.000 | 11.0, 0.100, 2.000 | 30.0, 1.200, 9.000 | – |
-| 10, 4000 | 9.0, 0.200, 3.000 | 9.0, 0.200, 3.000 (the server wrote 3000/s) | – | – |
+| 10, 1000 | 20.0, 0.100, 0.200 | 18.0, 0.100, 0.200 | 60.0, 0.200, 0.400 | 100.0, 2.000, 20.000 |
+| 10, 2000 | 10.0, 0.100, 1.200 | 11.0, 0.100, 0.200 | 30.0, 0.900, 9.000 | – |
+| 10, 4000 | 9.0, 0.200, 0.300 | 9.0, 0.200, 0.300 (the server wrote 3000/s) | – | – |
 | 10, 8000 | not all read in time | no number | – | – |
 
 –: not measured, since the client was too late below.
 
-| on one core | highest load on time, p50 < 1ms, events/s | p99 < 10ms | µs/event at the first | ours : it, by p50 | by p99 | by events a CPU-second at equal load, both on time |
+| on one core | highest load on time, p99 < 1ms, events/s | p50 < 1ms | µs/event there | ours : it, by p99 | by p50 | by events a CPU-second at equal load, both on time |
 | --- | --- | --- | --- | --- | --- | --- |
 | ours | 4000 | 4000 | 9.0 | 1.0 | 1.0 | 1.00 to 1.00 |
-| bare | ≥ 2000 | ≥ 2000 | 11.0 | ≤ 2.0 | ≤ 2.0 | 0.90 to 1.10 |
+| bare | ≥ 2000 | ≥ 2000 | 11.0 | ≤ 2.0 | ≤ 2.0 | 0.90 to 0.90 |
 | slow | 1000 | ≥ 2000 | 60.0 | 4.0 | ≤ 2.0 | 3.00 to 3.00 |
 | never | none | none | – | – | – | – |
 `
 	if d := cmp.Diff(want, out.String()); d != "" {
 		t.Errorf("the table (-want +got):\n%s", d)
+	}
+}
+
+func TestMiddleIsTheMedianOfEachNumber(t *testing.T) {
+	at := func(cpu, p50, p99, reached float64) run {
+		return run{verdict: verdict{Events: 10, CPU: cpu, P50: p50, P99: p99}, Reached: reached}
+	}
+	if got, want := middle([]run{at(3, .1, .9, 70), at(1, .3, .7, 90), at(2, .2, .8, 80)}), at(2, .2, .8, 80); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	if got, want := middle([]run{at(1, .1, .2, 10), at(3, .3, .4, 20)}), at(2, .2, .3, 15); got.CPU != want.CPU || math.Abs(got.P99-want.P99) > 1e-12 {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	if got := middle([]run{at(1, .1, .2, 10), {Late: "too late"}, at(1, .1, .2, 10)}); got.Late == "" {
+		t.Errorf("%+v; one of its repeats has no number", got)
 	}
 }
 

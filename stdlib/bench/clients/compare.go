@@ -34,6 +34,7 @@ const reading = 3 * time.Second
 // setup is what a comparison is asked for.
 type setup struct {
 	seconds                float64
+	repeats                int
 	only                   string
 	interpreter, packages  string
 	clientCPUs, serverCPUs string
@@ -76,7 +77,7 @@ func (s setup) measure(tell func(run)) (t table, err error) {
 		}
 	}
 	t = table{Processor: processor(), Kernel: kernel(), CPUs: runtime.NumCPU(), ClientCPUs: listCPUs(at.client), ServerCPUs: listCPUs(at.server),
-		Versions: py.versions, Seconds: s.seconds, LoadBefore: loadAverage(), Clients: names}
+		Versions: py.versions, Seconds: s.seconds, Repeats: s.repeats, LoadBefore: loadAverage(), Clients: names}
 	if t.Versions == nil {
 		t.Versions = map[string]string{}
 	}
@@ -87,10 +88,15 @@ func (s setup) measure(tell func(run)) (t table, err error) {
 			if lost[name] {
 				continue
 			}
-			r := run{Client: name, load: l}
-			if err := s.one(&r, self, py, at); err != nil {
-				r.Failed = err.Error()
+			var repeats []run
+			for range s.repeats {
+				r := run{Client: name, load: l}
+				if err := s.one(&r, self, py, at); err != nil {
+					r.Failed = err.Error()
+				}
+				repeats = append(repeats, r)
 			}
+			r := middle(repeats)
 			// Who reads half of the events later than a quarter of the time that all
 			// of them took is asked for nothing higher, and above the common loads
 			// who is not on time.
@@ -102,6 +108,28 @@ func (s setup) measure(tell func(run)) (t table, err error) {
 	t.LoadAfter = loadAverage()
 	t.sum()
 	return t, nil
+}
+
+// middle is the median of the repeats, number by number. One without a number is
+// the result of all of them.
+func middle(repeats []run) run {
+	r := repeats[0]
+	for _, other := range repeats {
+		if other.Failed != "" || other.Late != "" {
+			return other
+		}
+	}
+	median := func(of func(run) float64) float64 {
+		var all []float64
+		for _, r := range repeats {
+			all = append(all, of(r))
+		}
+		slices.Sort(all)
+		return (all[(len(all)-1)/2] + all[len(all)/2]) / 2
+	}
+	r.CPU, r.Reached = median(func(r run) float64 { return r.CPU }), median(func(r run) float64 { return r.Reached })
+	r.P50, r.P99 = median(func(r run) float64 { return r.P50 }), median(func(r run) float64 { return r.P99 })
+	return r
 }
 
 // one runs one client against a server of its own.

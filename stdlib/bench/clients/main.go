@@ -31,6 +31,7 @@ func main() {
 	raw := flag.Bool("epoll", false, "be the epoll reader")
 	var s setup
 	flag.Float64Var(&s.seconds, "seconds", 2, "of each load")
+	flag.IntVar(&s.repeats, "repeats", 1, "of each load; medians are shown")
 	flag.StringVar(&s.only, "only", "sotabuild,epoll,aiohttp,aiohttp+uvloop,httpx", "these clients, by comma; there is also aiohttp+uvloop+orjson")
 	flag.StringVar(&s.interpreter, "interpreter", "/usr/bin/python3", "Python of the Python clients")
 	flag.StringVar(&s.packages, "python", "", "folder with the packages of the Python clients, in a folder X.Y for each version of Python; else the interpreter's own")
@@ -57,6 +58,9 @@ func main() {
 
 // compare measures, prints the table, and fails where a client had no number.
 func compare(s setup, out string) error {
+	if s.repeats < 1 || s.seconds <= 0 {
+		return fmt.Errorf("%d repeats of %g s; write at least one, and more than no seconds", s.repeats, s.seconds)
+	}
 	t, err := s.measure(func(r run) {
 		fmt.Fprintf(os.Stderr, "%s, %d streams, %d events/s: %s\n", r.Client, r.Streams, r.events(), r.cell())
 	})

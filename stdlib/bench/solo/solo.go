@@ -50,8 +50,9 @@ type Set struct {
 	In, Out int    // tokens
 	// Spread widens both lengths: a share r draws from (1 − r)·n to (1 + r)·n.
 	Spread   float64
-	Ids      dataset.Ids // token ids to draw from
-	Groups   int         // prefix: groups that share their first Prefix tokens
+	Mix      []dataset.Part // random, random-text: further shapes
+	Ids      dataset.Ids    // token ids to draw from
+	Groups   int            // prefix: groups that share their first Prefix tokens
 	Prefix   int
 	Turns    int     // sessions
 	Think    float64 // s
