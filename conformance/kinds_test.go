@@ -10,6 +10,7 @@ import (
 
 	"github.com/sotabuild/sotabuild/engine/compile"
 	"github.com/sotabuild/sotabuild/stdlib/campaign"
+	"github.com/sotabuild/sotabuild/stdlib/campaign/repeats"
 	"github.com/sotabuild/sotabuild/stdlib/profile"
 )
 
@@ -19,6 +20,7 @@ var ran = map[string][]string{
 	"help":      {"local", "docker", "oci", "slurm"}, // TestCampaignInContainers
 	"version":   {"local", "docker", "oci", "slurm"},
 	"bench":     {"local", "docker", "oci", "slurm"},
+	"repeat":    {"local"}, // TestRepeatsUntilStable
 	"profile":   {"local"}, // TestProfile…
 	"calibrate": {"local"}, // TestProductionWorkload
 }
@@ -30,7 +32,7 @@ func TestKindsOfNodesByExecutor(t *testing.T) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "| node | %s |\n| --- |%s\n", strings.Join(columns, " | "), strings.Repeat(" --- |", len(columns)))
 	known := map[string]bool{}
-	for _, k := range append(campaign.Kinds(), profile.Kind, profile.NCUKind) {
+	for _, k := range append(campaign.Kinds(), repeats.Kind, profile.Kind, profile.NCUKind) {
 		known[k.Name] = true
 		fmt.Fprintf(&b, "| %s |", k.Name)
 		for _, c := range columns {

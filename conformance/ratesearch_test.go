@@ -57,7 +57,7 @@ sla {
   min_success_rate = 1
 }
 rate_search {
-  start       = 20
+  start       = 40
   within      = 0.35
   num_prompts = %d
 }
@@ -118,7 +118,9 @@ type searched struct {
 
 // decided applies until no round is without a verdict, at most six times: where
 // neighbours take the processor the client is limited, which decides nothing,
-// and the next apply measures that round again.
+// and the next apply measures that round again. Slower schedules do not help: with
+// two busy loops on the two cores requests of 8, 20 and 40 a second were all 13 to
+// 20 ms late.
 func (s *site) decided() string {
 	s.t.Helper()
 	all := ""
@@ -136,11 +138,11 @@ func (s *site) decided() string {
 	return ""
 }
 
-// TestRateSearch: a server of 50 requests/s keeps 20 and 40, breaks 80 and 60,
-// so that the bracket is 40 to 60; the rounds are nodes that the plan shows and
+// TestRateSearch: a server of 50 requests/s keeps 40, breaks 80 and 60, so
+// that the bracket is 40 to 60; the rounds are nodes that the plan shows and
 // a second apply replays.
 func TestRateSearch(t *testing.T) {
-	for rate, kept := range map[float64]bool{20: true, 40: true, 80: false, 60: false} {
+	for rate, kept := range map[float64]bool{40: true, 80: false, 60: false} {
 		if m := queued(t, rate); kept && m > simLimit*3/4 || !kept && m < simLimit*5/4 {
 			t.Fatalf("by hand the median at %g requests/s is %s: too near the limit for a test", rate, m)
 		}
@@ -150,7 +152,7 @@ func TestRateSearch(t *testing.T) {
 		t.Errorf("the plan does not show the search:\n%s", out)
 	}
 	out := s.decided()
-	for _, want := range []string{"rate.one.chat.round[1].bench", "rate.one.chat.round[4].bench"} {
+	for _, want := range []string{"rate.one.chat.round[1].bench", "rate.one.chat.round[3].bench"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("apply does not name %s:\n%s", want, out)
 		}
@@ -162,29 +164,29 @@ func TestRateSearch(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := report.Rates[0]
-	if r.Best != 40 || r.Broke == nil || *r.Broke != 60 || !r.Over || len(r.Rounds) != 4 {
-		t.Errorf("%+v; want 40 kept, 60 broken, after 4 rounds", r)
+	if r.Best != 40 || r.Broke == nil || *r.Broke != 60 || !r.Over || len(r.Rounds) != 3 {
+		t.Errorf("%+v; want 40 kept, 60 broken, after 3 rounds", r)
 	}
-	for i, want := range []float64{20, 40, 80, 60} {
+	for i, want := range []float64{40, 80, 60} {
 		x := r.Rounds[i]
 		if x.Rate != want || x.Kept != (want < 50) || x.Row.Workload.Rate != want || x.Row.Workload.Arrival != "poisson" {
 			t.Errorf("round %d: %+v", i+1, x)
 		}
 	}
-	if text := s.must(0, "report", "--format", "md").out; !strings.Contains(text, "| `one` | `chat` | `baseline` | 40 | 60 | 4 |") {
+	if text := s.must(0, "report", "--format", "md").out; !strings.Contains(text, "| `one` | `chat` | `baseline` | 40 | 60 | 3 |") {
 		t.Errorf("the report does not say the bracket:\n%s", text)
 	}
 	lines, err := os.ReadFile(filepath.Join(runDir(t, s), "benchmark", "rate_search.jsonl"))
-	if n := strings.Count(string(lines), "\n"); err != nil || n != 4 {
-		t.Errorf("%d rows of rounds in the run directory, want 4 (%v)", n, err)
+	if n := strings.Count(string(lines), "\n"); err != nil || n != 3 {
+		t.Errorf("%d rows of rounds in the run directory, want 3 (%v)", n, err)
 	}
 	if out := s.must(0, "apply").out; !strings.Contains(out, "Applied: 0 nodes run") {
 		t.Errorf("a second apply ran something:\n%s", out)
 	}
-	if out := s.must(0, "plan", "--detailed-exitcode").out; !strings.Contains(out, "Loop rate.one.chat is over after 4 of at most 5 rounds") {
+	if out := s.must(0, "plan", "--detailed-exitcode").out; !strings.Contains(out, "Loop rate.one.chat is over after 3 of at most 5 rounds") {
 		t.Errorf("the plan does not show the end:\n%s", out)
 	}
-	if out := s.must(0, "explain", "rate.one.chat.round[3].bench").out; !strings.Contains(out, "poisson") || !strings.Contains(out, "80") {
+	if out := s.must(0, "explain", "rate.one.chat.round[2].bench").out; !strings.Contains(out, "poisson") || !strings.Contains(out, "80") {
 		t.Errorf("explaining a round:\n%s", out)
 	}
 	s.must(7, "explain", "rate.one.chat.round[5].bench")

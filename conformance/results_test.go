@@ -1,7 +1,6 @@
 package conformance
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -138,98 +137,209 @@ func part(t *testing.T, path, name string) (head, text, tail string) {
 }
 
 // compared are the campaigns whose results docs/executors.md compares: the
-// examples with one scenario and no search, so that a run is short.
+// examples with one scenario and no search. prompts makes a measurement some
+// seconds long: a quarter of a second is as noisy as a machine's timer.
 var compared = []struct {
-	name string
-	site func(*testing.T) *site
+	name    string
+	site    func(*testing.T) *site
+	prompts int
 }{
-	{"quickstart", quickstartWithImage},
-	{"llamacpp", llamacppWithImage},
+	{"quickstart", quickstartWithImage, 64},
+	{"llamacpp", llamacppWithImage, 128},
 }
 
-// TestResultsByExecutor measures the examples by local, docker and slurm, in
-// turns, and writes how their throughputs compare into docs/executors.md. It
-// needs a quiet machine, so it is run by hand: make compare-executors.
+// columns are what is compared. The last is the first once more: how far it
+// seems to be from itself is the noise that the others are seen through.
+var columns = []struct{ name, kind string }{
+	{"local", "local"}, {"docker", "docker"}, {"slurm", "slurm"}, {"local again", "local"},
+}
+
+// equalBand is how far two executors may differ and count as equal.
+const equalBand = 0.05
+
+// measured is one run of one framework, a line of the file of runs.
+type measured struct {
+	Example, Framework, Column string
+	Round                      int
+	TokensPerSecond            float64
+}
+
+// TestResultsByExecutor measures the examples by local, docker, slurm and local
+// again, in turns whose order is reversed each time (ABBA), and writes how their
+// throughputs compare into docs/executors.md. SOTABUILD_RUNS is a file that the
+// runs are added to: the rounds of several calls are judged together, and no
+// round more judges those that are there. It needs a
+// quiet machine, so it is run by hand: make compare-executors.
 func TestResultsByExecutor(t *testing.T) {
-	repeats, err := strconv.Atoi(os.Getenv("SOTABUILD_REPEATS"))
-	if err != nil || repeats < 3 {
-		t.Skip("SKIPPED: SOTABUILD_REPEATS gives no number of repeats from 3: `make compare-executors` does")
+	rounds, err := strconv.Atoi(os.Getenv("SOTABUILD_REPEATS"))
+	if err != nil || rounds < 0 {
+		t.Skip("SKIPPED: SOTABUILD_REPEATS gives no number of rounds: `make compare-executors` does")
 	}
-	kinds := []string{"local", "docker", "slurm"}
-	for _, k := range kinds[1:] {
-		there(t, k)
+	for _, c := range columns {
+		if c.kind != "local" {
+			there(t, c.kind)
+		}
 	}
-	plan, err := stats.NewPlan(stats.Standard(repeats))
-	if err != nil {
-		t.Fatal(err)
+	file := os.Getenv("SOTABUILD_RUNS")
+	if file == "" {
+		file = filepath.Join(t.TempDir(), "runs.jsonl")
 	}
 	for _, c := range compared {
 		t.Run(c.name, func(t *testing.T) {
-			runs, frameworks := throughputs(t, func(t *testing.T) *site {
-				s := c.site(t)
-				shorten(s)
-				return s
-			}, kinds, repeats)
-			var b bytes.Buffer
-			fmt.Fprintf(&b, "| %s | executor | tokens/s | spread | ratio to local | interval | verdict |\n| --- | --- | --- | --- | --- | --- | --- |\n", c.name)
-			for _, fw := range frameworks {
-				for _, kind := range kinds {
-					judged, err := plan.Judge(runs[[2]string{fw, kind}], runs[[2]string{fw, "local"}], true)
-					if err != nil {
-						t.Fatal(err)
+			for range rounds {
+				round := 0
+				for _, m := range readRuns(t, file) {
+					if m.Example == c.name {
+						round = max(round, m.Round+1)
 					}
-					sorted := slices.Sorted(slices.Values(runs[[2]string{fw, kind}]))
-					fmt.Fprintf(&b, "| %s | %s | %.0f | %.1f %% |", fw, kind, sorted[repeats/2], 100*judged.SpreadA)
-					if kind == "local" {
-						b.WriteString(" | | |\n")
-						continue
-					}
-					fmt.Fprintf(&b, " %.3f | %.3f to %.3f | %s after %d |\n", judged.Ratio, judged.Low, judged.High, judged.Verdict, judged.Repeats)
 				}
+				addRuns(t, file, measureRound(t, c.name, func() *site {
+					s := c.site(t)
+					lengthen(s, c.prompts)
+					return s
+				}, round))
 			}
-			t.Logf("\n%s%v", b.String(), runs)
+			text := resultsTable(t, c.name, readRuns(t, file))
+			t.Logf("\n%s", text)
 			if os.Getenv("SOTABUILD_UPDATE") == "" {
 				return
 			}
 			head, _, tail := part(t, executorsPage, c.name)
-			if err := os.WriteFile(executorsPage, []byte(head+b.String()+tail), 0o644); err != nil {
+			if err := os.WriteFile(executorsPage, []byte(head+text+tail), 0o644); err != nil {
 				t.Fatal(err)
 			}
 		})
 	}
 }
 
-// throughputs measures a campaign by each kind in turns, each time in a new
-// store, and returns the output tokens per second by framework and kind.
-func throughputs(t *testing.T, site func(*testing.T) *site, kinds []string, repeats int) (runs map[[2]string][]float64, frameworks []string) {
+// measureRound measures a campaign once by each column, each time in a new
+// store. What broke off half-way is not kept: a round is whole.
+func measureRound(t *testing.T, example string, site func() *site, round int) (out []measured) {
 	t.Helper()
-	runs = map[[2]string][]float64{}
-	for i := range repeats {
-		order := slices.Clone(kinds)
-		if i%2 == 1 {
-			slices.Reverse(order)
-		}
-		for _, kind := range order {
-			s := site(t)
-			s.must(0, "apply", "--executor", kind)
-			for _, r := range s.rows() {
-				v, err := strconv.ParseFloat(r.get("output_token_throughput"), 64)
-				if err != nil || r.get("status") != "ok" {
-					t.Fatalf("row %v: %v", r, err)
-				}
-				name := r.get("framework")
-				if !slices.Contains(frameworks, name) {
-					frameworks = append(frameworks, name)
-				}
-				runs[[2]string{name, kind}] = append(runs[[2]string{name, kind}], v)
+	order := slices.Clone(columns)
+	if round%2 == 1 {
+		slices.Reverse(order)
+	}
+	for _, c := range order {
+		s := site()
+		s.must(0, "apply", "--executor", c.kind)
+		for _, r := range s.rows() {
+			v, err := strconv.ParseFloat(r.get("output_token_throughput"), 64)
+			if err != nil || r.get("status") != "ok" {
+				t.Fatalf("row %v: %v", r, err)
 			}
+			out = append(out, measured{example, r.get("framework"), c.name, round, v})
 		}
 	}
-	return runs, frameworks
+	return out
 }
 
-// shorten leaves one scenario and no search.
-func shorten(s *site) {
+func readRuns(t *testing.T, file string) (out []measured) {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(b)) {
+		var m measured
+		if err := json.Unmarshal([]byte(line), &m); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		out = append(out, m)
+	}
+	return out
+}
+
+func addRuns(t *testing.T, file string, runs []measured) {
+	t.Helper()
+	f, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for _, m := range runs {
+		if err := json.NewEncoder(f).Encode(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// resultsTable judges all runs of an example: one look, after all of them, with
+// equalBand as the margin of the equivalence test. What it cannot show is within
+// noise where the ratio lies in the interval of local against itself.
+func resultsTable(t *testing.T, example string, all []measured) string {
+	t.Helper()
+	runs := map[[2]string][]float64{}
+	var frameworks []string
+	for _, m := range all {
+		if m.Example != example {
+			continue
+		}
+		if !slices.Contains(frameworks, m.Framework) {
+			frameworks = append(frameworks, m.Framework)
+		}
+		cell := [2]string{m.Framework, m.Column}
+		runs[cell] = append(runs[cell], m.TokensPerSecond)
+	}
+	slices.Sort(frameworks)
+	var b strings.Builder
+	fmt.Fprintf(&b, "| %s | executor | runs | tokens/s | spread | ratio to local | interval | verdict |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n", example)
+	judge := func(mine, local []float64) stats.Comparison {
+		plan, err := stats.NewPlan(stats.Rule{Band: equalBand, Error: 0.05, Looks: []int{len(mine)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		judged, err := plan.Judge(mine, local, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return judged
+	}
+	for _, fw := range frameworks {
+		local := runs[[2]string{fw, "local"}]
+		for _, c := range columns {
+			mine := runs[[2]string{fw, c.name}]
+			if len(mine) != len(local) || len(mine) < 2 {
+				t.Logf("%s by %s has %d runs, local %d: nothing is judged of fewer than 2", fw, c.name, len(mine), len(local))
+				return ""
+			}
+			judged := judge(mine, local)
+			sorted := slices.Sorted(slices.Values(mine))
+			fmt.Fprintf(&b, "| %s | %s | %d | %.0f | %.1f %% |", fw, c.name, len(mine), (sorted[(len(sorted)-1)/2]+sorted[len(sorted)/2])/2, 100*judged.SpreadA)
+			if c.name == "local" {
+				b.WriteString(" | | |\n")
+				continue
+			}
+			word := map[stats.Verdict]string{stats.Tied: "equal", stats.Ahead: "faster", stats.Behind: "slower", stats.Unresolved: "unresolved"}[judged.Verdict]
+			if noise := judge(runs[[2]string{fw, "local again"}], local); judged.Verdict == stats.Unresolved && noise.Low <= judged.Ratio && judged.Ratio <= noise.High {
+				word = "within noise"
+			}
+			fmt.Fprintf(&b, " %.3f | %.3f to %.3f | %s |\n", judged.Ratio, judged.Low, judged.High, word)
+		}
+	}
+	return b.String()
+}
+
+// TestResultsTable: equal runs are equal, a gap of 20 % is one, and noise
+// decides nothing.
+func TestResultsTable(t *testing.T) {
+	var all []measured
+	for i, v := range []float64{100, 101, 99, 100, 102, 98} {
+		for column, w := range map[string]float64{"local": v, "docker": v + float64(i%3-1)/2, "slurm": v * 0.8, "local again": v * []float64{0.7, 1.4, 1, 0.8, 1.3, 1}[i]} {
+			all = append(all, measured{"x", "f", column, i, w})
+		}
+	}
+	got := resultsTable(t, "x", all)
+	for _, want := range []string{"| f | local | 6 | 100 |", "| f | docker | 6 |", "| equal |", "| f | slurm | 6 | 80 |", "| slower |", "| within noise |"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+}
+
+// lengthen leaves one scenario, of so many prompts, and no search.
+func lengthen(s *site, prompts int) {
+	s.t.Helper()
 	text := s.read("campaign.hcl")
 	for _, block := range []string{"scenario \"summarization\" {\n", "  search {\n"} {
 		end := "\n" + block[:len(block)-len(strings.TrimLeft(block, " "))] + "}\n"
@@ -243,4 +353,5 @@ func shorten(s *site) {
 		}
 	}
 	s.write("campaign.hcl", text)
+	s.edit("campaign.hcl", "num_prompts = 16", fmt.Sprintf("num_prompts = %d", prompts))
 }

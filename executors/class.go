@@ -20,5 +20,6 @@ const (
 	ClassStopFailed   Class = "stop_failed"   // the tree would not end: something is left
 	ClassChanged      Class = "input_changed" // its program or model changed while it ran: nothing of it is stored
 	ClassInterrupted  Class = "interrupted"   // we were told to stop before it was done
+	ClassPreempted    Class = "preempted"     // its place was taken away: by a higher priority, or with its node
 	ClassLost         Class = "lost"          // the executor lost sight of the task
 )

@@ -135,6 +135,7 @@ const (
 	TimedOut    Reason = "timeout"
 	NotStarted  Reason = "not_started"
 	Stopped     Reason = "stopped"
+	Preempted   Reason = "preempted" // the place took it back; it is at no fault
 	Lost        Reason = "lost"
 	Unreachable Reason = "executor_unavailable"
 )

@@ -1,10 +1,12 @@
 package lang
 
-import "regexp"
+import (
+	"github.com/sotabuild/sotabuild/internal/lazyregexp"
+)
 
 var (
-	campaignName = bounded{100, regexp.MustCompile(`^[a-z0-9][a-z0-9._-]*$`)}
-	modelID      = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*$`)
+	campaignName = bounded{100, lazyregexp.New(`^[a-z0-9][a-z0-9._-]*$`)}
+	modelID      = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*$`)
 )
 
 // topWords are words for blocks that people write at the top of a file.

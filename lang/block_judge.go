@@ -61,15 +61,15 @@ var judgeBlocks = []Block{
 	},
 	{
 		Path: "noise", Always: true,
-		Doc:   "When a difference is one.",
+		Doc:   "When a difference is one. Where the block is written, the winner of each scenario and every other framework's best that is less than ten times the threshold behind it are measured again in turns, each repeat a new server life, until it is shown who is ahead or that they are tied. Without it nothing is repeated.",
 		Rules: "R122 R123",
 		Attrs: []Attr{
-			{"threshold", shareType, "share", false, `0.01`, "Band within which rows are tied.", "R122", into(func(n *Noise, v float64) { n.Threshold = v })},
-			{"min_repeats", countType(1), "server lives", false, `3`, "Repeats before a difference counts.", "R123", into(func(n *Noise, v int) { n.MinRepeats = v })},
-			{"max_repeats", countType(1), "server lives", false, `20`, "Repeats after which the rest is called unresolved.", "R123", into(func(n *Noise, v int) { n.MaxRepeats = v })},
+			{"threshold", shareType, "share", false, `0.01`, "Band within which two are tied.", "R122", into(func(n *Noise, v float64) { n.Threshold = v })},
+			{"min_repeats", countType(1), "server lives", false, `3`, "Repeats of each before a difference counts.", "R123", into(func(n *Noise, v int) { n.MinRepeats = v })},
+			{"max_repeats", countType(2), "server lives", false, `20`, "Repeats of each, after which the rest is called unresolved.", "R123", into(func(n *Noise, v int) { n.MaxRepeats = v })},
 		},
 		Words: map[string]string{"repeats": "Write min_repeats and max_repeats."},
-		open:  func(header) any { return &Noise{} },
+		open:  func(h header) any { return &Noise{Written: h.at != Range{}} },
 		close: within(func(d *draft, n *Noise) { d.Judge.Noise = *n }),
 	},
 	{

@@ -2,6 +2,7 @@ package lang
 
 import (
 	"maps"
+	"slices"
 	"time"
 )
 
@@ -41,8 +42,27 @@ type Absent struct{ Name, Reason string }
 // Traffic is what is measured: scenarios × concurrency under one workload.
 type Traffic struct {
 	Scenarios []Scenario
-	Workload  Workload
+	Workload  Workload   // of the scenarios without a lane
+	Lanes     []Workload // beside it, as declared; Lane is the block's label
 }
+
+// Of is how a scenario's requests are sent.
+func (t Traffic) Of(s Scenario) Workload {
+	for _, w := range t.Lanes {
+		if s.Lane != "" && w.Lane == s.Lane {
+			return w
+		}
+	}
+	return t.Workload
+}
+
+// Main are the scenarios that are sent by the workload block, at least one.
+func (t Traffic) Main() []Scenario {
+	return slices.DeleteFunc(slices.Clone(t.Scenarios), func(s Scenario) bool { return s.Lane != "" })
+}
+
+// Workloads are the main one and those of the lanes.
+func (t Traffic) Workloads() []Workload { return append([]Workload{t.Workload}, t.Lanes...) }
 
 // Judge is how samples and rows are judged.
 type Judge struct {
@@ -104,7 +124,18 @@ type Scenario struct {
 	InputLen   int
 	OutputLen  int
 	NumPrompts int
+	Mix        []Shape // further shapes; the pair of lengths is the rest's
+	Lane       string  // label of the lane block that says how it is sent; "" is the workload block
 	Range      Range
+}
+
+// Shape is a share of a scenario's requests that has lengths of its own.
+type Shape struct {
+	Name      string
+	Share     float64
+	InputLen  int
+	OutputLen int
+	Range     Range
 }
 
 // Workload is the same for every framework; all of it is keyed.
@@ -275,6 +306,7 @@ type Noise struct {
 	Threshold  float64 // share; 0.01 is 1 % (R122)
 	MinRepeats int
 	MaxRepeats int
+	Written    bool // the block stands in the file: winners are repeated (R123)
 }
 
 // Quality makes a sample acceptable; judged at plan time, never hashed.

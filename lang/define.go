@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/hashicorp/hcl/v2/hclsyntax"
+
+	"github.com/sotabuild/sotabuild/internal/lazyregexp"
 )
 
 // library is the definitions that a campaign can use. The user's own are all
@@ -138,7 +140,7 @@ func sortedAttrs(attrs hclsyntax.Attributes) []*hclsyntax.Attribute {
 	return list
 }
 
-var placeholder = regexp.MustCompile(`\{[a-z_]*\}`)
+var placeholder = lazyregexp.New(`\{[a-z_]*\}`)
 
 // checkDefinition checks what a definition's parts mean together.
 func checkDefinition(d *Definition) []string {

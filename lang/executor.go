@@ -2,9 +2,10 @@ package lang
 
 import (
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/sotabuild/sotabuild/internal/lazyregexp"
 )
 
 // The forms of an image that is a file or folder, before the path.
@@ -14,7 +15,7 @@ const (
 )
 
 // registryImage is HOST:PORT/NAME:TAG@sha256:DIGEST, all but NAME optional.
-var registryImage = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]+)?/)?[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?(@sha256:[0-9a-f]{64})?$`)
+var registryImage = lazyregexp.New(`^([A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]+)?/)?[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?(@sha256:[0-9a-f]{64})?$`)
 
 // imageType is a container image. A path in it is made absolute.
 var imageType = Type{Name: "image: NAME:TAG, docker-archive:FILE or oci:FOLDER", decode: func(g *given) any {

@@ -1,9 +1,10 @@
 package lang
 
 import (
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/sotabuild/sotabuild/internal/lazyregexp"
 )
 
 // Types of objects whose names mean something.
@@ -25,7 +26,7 @@ var (
 )
 
 // secretName are names of variables whose values are secrets.
-var secretName = regexp.MustCompile(`(?i)(^|_)(token|secret|password|passwd|api_?key|credentials?)$`)
+var secretName = lazyregexp.New(`(?i)(^|_)(token|secret|password|passwd|api_?key|credentials?)$`)
 
 // named decodes an object of texts whose names have rules of their own.
 func named(g *given, problem func(string) string) any {

@@ -346,7 +346,10 @@ func (d *draft) checkJudge(p *problems) {
 	if r, s := j.Rate, j.SLA; r != nil && s.MaxP50TTFT == nil && s.MaxP50TPOT == nil && s.MaxP50E2E == nil {
 		p.add(cMissing, r.Range, "A rate search asks how far the SLA is kept, and the campaign has no limit of a time. Write max_p50_ttft_ms, max_p50_tpot_ms or max_p50_e2e_ms into the sla block.")
 	}
-	if n := j.Noise; n.MinRepeats > n.MaxRepeats {
+	if r, w := j.Rate, d.Load.Workload; r != nil && w.Arrival == "trace" {
+		p.add(cExclusive, r.Range, "A rate search sends requests at rates of its own, by a Poisson process, and arrival = \"trace\" sends them at the times of its file: what would be found is not the trace's. Remove the rate_search block, or write arrival = \"poisson\" and rate into the workload block.")
+	}
+	if n := j.Noise; n.MaxRepeats > 0 && n.MinRepeats > n.MaxRepeats {
 		p.add(cBadValue, d.place("noise.min_repeats", d.at["noise"]), "min_repeats is %d and max_repeats is %d. Write a maximum that is not below the minimum.", n.MinRepeats, n.MaxRepeats)
 	}
 }

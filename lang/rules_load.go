@@ -15,18 +15,21 @@ var standard = []Scenario{
 // comes to: of the last turn of a session, or where they are spread.
 func (d *draft) longest() Scenario {
 	var longest Scenario
-	more := d.Load.Workload.Prompts
 	for _, s := range d.Load.Scenarios {
-		for _, n := range []*int{&s.InputLen, &s.OutputLen} {
-			if d.Load.Workload.Dataset == "random" {
-				*n += int(more.Spread * float64(*n))
+		w := d.Load.Of(s)
+		for _, x := range append([]Shape{{InputLen: s.InputLen, OutputLen: s.OutputLen}}, s.Mix...) {
+			s.InputLen, s.OutputLen = x.InputLen, x.OutputLen
+			for _, n := range []*int{&s.InputLen, &s.OutputLen} {
+				if w.Dataset == "random" {
+					*n += int(w.Prompts.Spread * float64(*n))
+				}
+				if w.Dataset == "sessions" {
+					*n *= max(1, w.Prompts.Turns)
+				}
 			}
-			if d.Load.Workload.Dataset == "sessions" {
-				*n *= max(1, more.Turns)
+			if s.InputLen+s.OutputLen > longest.InputLen+longest.OutputLen {
+				longest = s
 			}
-		}
-		if s.InputLen+s.OutputLen > longest.InputLen+longest.OutputLen {
-			longest = s
 		}
 	}
 	return longest
@@ -47,8 +50,9 @@ func (d *draft) checkModel(p *problems) {
 			m.Tokenizer = m.Path
 		}
 	}
-	w := d.Load.Workload
-	ids := w.Dataset == "random" && w.Endpoint != "chat" || w.Dataset == "prefix" || w.Dataset == "sessions" || w.Dataset == "mooncake"
+	ids := slices.ContainsFunc(d.Load.Workloads(), func(w Workload) bool {
+		return w.Dataset == "random" && w.Endpoint != "chat" || w.Dataset == "prefix" || w.Dataset == "sessions" || w.Dataset == "mooncake"
+	})
 	if ids && m.Vocab == [2]int{} && !d.told("model."+m.ID, "vocab") {
 		why := "The model has no path with a config.json that says it"
 		if m.Path != "" {
@@ -59,9 +63,10 @@ func (d *draft) checkModel(p *problems) {
 }
 
 func (d *draft) checkScenarios(p *problems) {
-	if _, written := d.at["scenario"]; !written && len(d.Load.Scenarios) == 0 {
-		d.Load.Scenarios = slices.Clone(standard)
+	if _, written := d.at["scenario"]; len(d.Load.Main()) == 0 && (!written || len(d.Load.Scenarios) > 0) {
+		d.Load.Scenarios = append(slices.Clone(standard), d.Load.Scenarios...)
 	}
+	d.checkLanes(p)
 	seen := map[string]Range{}
 	for _, s := range d.Load.Scenarios {
 		if before, ok := seen[s.Name]; ok {
@@ -85,18 +90,42 @@ func (d *draft) checkScenarios(p *problems) {
 	if w.Dataset == "" || d.Name == "" {
 		return
 	}
-	if isStandard(d.Load.Scenarios) && w.Dataset == "random" && w.Prompts.plain() || d.Smoke || w.Production && w.Reason != "" {
+	main := d.Load.Main()
+	if isStandard(main) && w.Dataset == "random" && w.Prompts.plain() || d.Smoke || w.Production && w.Reason != "" {
 		return
 	}
 	at := d.at["scenario"]
 	what := "These scenarios are not the default pair (chat: 1000 in, 1000 out; summarization: 8000 in, 1000 out; 80 prompts each)"
-	if isStandard(d.Load.Scenarios) {
+	if isStandard(main) {
 		at, what = d.at["workload.dataset"], fmt.Sprintf("The data set %q is not the default (random)", w.Dataset)
 		if w.Dataset == "random" {
 			at, what = d.at["workload"], "These prompts are not the default ones (of one length, one model, none cancelled)"
 		}
 	}
 	p.add(cScenario, at, "%s, and such a choice needs a word of its own. For your production workload write into the workload block\n  production = true\n  reason     = \"…\"\nand for a quick check of the flow write smoke = true into the campaign block; its numbers decide nothing.", what)
+}
+
+// checkLanes checks that scenarios and lane blocks name each other.
+func (d *draft) checkLanes(p *problems) {
+	var names []string
+	for _, w := range d.Load.Lanes {
+		names = append(names, w.Lane)
+		at := d.at["lane."+w.Lane]
+		switch {
+		case w.Lane == "main":
+			p.add(cBadValue, at, "The main lane is the workload block. Write its attributes there, or give this lane another name.")
+		case !slices.ContainsFunc(d.Load.Scenarios, func(s Scenario) bool { return s.Lane == w.Lane }):
+			p.add(cMissing, at, "No scenario is sent by the lane %q. Write lane = %q into a scenario block, or remove the lane.", w.Lane, w.Lane)
+		}
+	}
+	for _, s := range d.Load.Scenarios {
+		if s.Lane != "" && s.Lane != "main" && !slices.Contains(names, s.Lane) {
+			p.add(cUnknownName, d.place("scenario."+s.Name+".lane", s.Range), "There is no lane block %q. %s Write lane %q { … } with how its requests are sent, or leave lane out.", s.Lane, didYouMean(s.Lane, names), s.Lane)
+		}
+		if s.Lane == "main" {
+			p.add(cBadValue, d.place("scenario."+s.Name+".lane", s.Range), "Scenarios of the main lane have no lane. Remove it.")
+		}
+	}
 }
 
 // isStandard reports whether the scenarios are the default pair, in any order.
@@ -106,8 +135,7 @@ func isStandard(list []Scenario) bool {
 	}
 	for _, want := range standard {
 		if !slices.ContainsFunc(list, func(s Scenario) bool {
-			s.Range = Range{}
-			return s == want
+			return s.Name == want.Name && s.InputLen == want.InputLen && s.OutputLen == want.OutputLen && s.NumPrompts == want.NumPrompts && len(s.Mix) == 0
 		}) {
 			return false
 		}
@@ -116,9 +144,23 @@ func isStandard(list []Scenario) bool {
 }
 
 func (d *draft) checkWorkload(p *problems) {
-	w := d.Load.Workload
-	block := d.at["workload"]
-	place := func(attr string) Range { return d.place("workload."+attr, block) }
+	d.checkSent(p, d.Load.Workload, "workload")
+	for _, w := range d.Load.Lanes {
+		d.checkSent(p, w, "lane."+w.Lane)
+	}
+	w, place := d.Load.Workload, func(attr string) Range { return d.place("workload."+attr, d.at["workload"]) }
+	switch {
+	case w.Production && w.Reason == "":
+		p.add(cMissing, place("production"), "A production workload replaces the default scenarios, so it needs its reason. Write reason = \"…\" into the workload block.")
+	case !w.Production && w.Reason != "":
+		p.add(cExclusive, place("reason"), "A reason alone changes nothing. Write production = true beside it, or remove it.")
+	}
+}
+
+// checkSent checks the workload of a block, by its path.
+func (d *draft) checkSent(p *problems, w Workload, path string) {
+	block := d.at[path]
+	place := func(attr string) Range { return d.place(path+"."+attr, block) }
 	made := w.Dataset == "random" || w.Dataset == "prefix" || w.Dataset == "sessions"
 	switch {
 	case made && w.Path != "":
@@ -134,23 +176,16 @@ func (d *draft) checkWorkload(p *problems) {
 	case w.Arrival != "inf" && w.Arrival != "trace" && w.Arrival != "" && w.Rate == nil:
 		p.add(cMissing, place("arrival"), "Arrivals that are %q have a mean rate. Write rate = NUMBER (requests/s) into the workload block.", w.Arrival)
 	}
-	d.checkPrompts(p)
-	switch {
-	case w.Production && w.Reason == "":
-		p.add(cMissing, place("production"), "A production workload replaces the default scenarios, so it needs its reason. Write reason = \"…\" into the workload block.")
-	case !w.Production && w.Reason != "":
-		p.add(cExclusive, place("reason"), "A reason alone changes nothing. Write production = true beside it, or remove it.")
-	}
+	d.checkPrompts(p, w, path)
 }
 
 // checkPrompts checks how prompts and arrivals are shaped: each word belongs to
 // one choice, and standing beside another it would be silently left out.
-func (d *draft) checkPrompts(p *problems) {
-	w := d.Load.Workload
+func (d *draft) checkPrompts(p *problems, w Workload, path string) {
 	if w.Dataset == "" || w.Arrival == "" || w.Endpoint == "" {
 		return // told already
 	}
-	place := func(attr string) Range { return d.place("workload."+attr, d.at["workload"]) }
+	place := func(attr string) Range { return d.place(path+"."+attr, d.at[path]) }
 	only := func(is bool, attr, needs, instead string) {
 		if is {
 			p.add(cExclusive, place(attr), "%q belongs to %s. Remove it, or write %s.", attr, needs, instead)
@@ -184,9 +219,28 @@ func (d *draft) checkPrompts(p *problems) {
 		p.add(cExclusive, place("dataset"), "Conversations are messages, and only the chat endpoint takes them. Write endpoint = \"chat\", or dataset = \"sharegpt\" for their first questions.")
 	}
 	for _, s := range d.Load.Scenarios {
+		if d.Load.Of(s).Lane != w.Lane {
+			continue
+		}
+		d.checkMix(p, s, w)
 		if w.Dataset == "prefix" && s.InputLen > 0 && x.Shared >= s.InputLen {
 			p.add(cBadValue, place("prefix_len"), "Groups share %d tokens, and prompts of the scenario %q have %d. Write less, so that prompts differ.", x.Shared, s.Name, s.InputLen)
 		}
+	}
+}
+
+// checkMix checks the further shapes of a scenario.
+func (d *draft) checkMix(p *problems, s Scenario, w Workload) {
+	rest := 1.
+	for _, x := range s.Mix {
+		if w.Dataset != "random" {
+			p.add(cExclusive, x.Range, "\"mix\" belongs to random prompts; the data set %q has lengths of its own. Remove it, or write dataset = \"random\".", w.Dataset)
+			return
+		}
+		rest -= x.Share
+	}
+	if rest < 1e-9 {
+		p.add(cBadValue, s.Mix[len(s.Mix)-1].Range, "The mix blocks of the scenario %q have shares of %.6g together, which leaves nothing for its own lengths, %d in and %d out. Write less than 1, or give the scenario the lengths of one of them.", s.Name, 1-rest, s.InputLen, s.OutputLen)
 	}
 }
 

@@ -1,15 +1,16 @@
 package lang
 
 import (
-	"regexp"
 	"slices"
+
+	"github.com/sotabuild/sotabuild/internal/lazyregexp"
 )
 
 // prescribed are the stop predicates that every loop has (R195).
 var prescribed = []string{"reached", "tied", "external", "near_limit"}
 
 // remote is a registry and a repository, without a password.
-var remote = regexp.MustCompile(`^oci://[A-Za-z0-9.-]+(:[0-9]+)?(/[a-z0-9._-]+)+$`)
+var remote = lazyregexp.New(`^oci://[A-Za-z0-9.-]+(:[0-9]+)?(/[a-z0-9._-]+)+$`)
 
 func (d *draft) checkRun(p *problems) {
 	r := &d.Run
@@ -54,8 +55,8 @@ func (d *draft) checkRun(p *problems) {
 
 // checkNeeds checks that a fact by scenario names one that exists.
 func (d *draft) checkNeeds(c *condition, p *problems) {
-	names := make([]string, len(d.Load.Scenarios))
-	for i, s := range d.Load.Scenarios {
+	names := make([]string, len(d.Load.Main()))
+	for i, s := range d.Load.Main() {
 		names[i] = s.Name
 	}
 	for _, n := range c.needs {

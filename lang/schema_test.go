@@ -22,7 +22,7 @@ var samples = map[string]string{
 	concurrencyType.Name: `[null, 4]`, vocabType.Name: `[0, 9]`, idsType.Name: `[0, "GPU-1"]`, flagsType.Name: `{ a = 1 }`,
 	spaceType.Name: `{ a = [1] }`, textsType.Name: `{ a = "b" }`, samplingType.Name: `{ temperature = 1 }`,
 	lengthType.Name: `5`, portType.Name: `8000`, flagNameType.Name: `"max_x"`, flagNamesType.Name: `["max_x"]`,
-	countType(0).Name: `0`, countType(1).Name: `1`, reasonsType.Name: `{ vllm = "b" }`, envType.Name: `{ A = "b" }`,
+	countType(0).Name: `0`, countType(1).Name: `1`, countType(2).Name: `2`, reasonsType.Name: `{ vllm = "b" }`, envType.Name: `{ A = "b" }`,
 }
 
 // decodeText decodes an expression as an attribute's value.

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/zclconf/go-cty/cty"
+
+	"github.com/sotabuild/sotabuild/internal/lazyregexp"
 )
 
 // Type is what an attribute takes. decode returns nil after it has told what
@@ -215,17 +217,17 @@ var (
 )
 
 var (
-	envName  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-	revision = regexp.MustCompile(`^[0-9a-f]{40}$`)
-	plain    = bounded{64, regexp.MustCompile(`^[a-z][a-z0-9_]*$`)}
-	flagName = bounded{128, regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.]*$`)}
+	envName  = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	revision = lazyregexp.New(`^[0-9a-f]{40}$`)
+	plain    = bounded{64, lazyregexp.New(`^[a-z][a-z0-9_]*$`)}
+	flagName = bounded{128, lazyregexp.New(`^[A-Za-z][A-Za-z0-9_.]*$`)}
 )
 
 // bounded is a pattern of texts of at most so many bytes. A bound in the
 // pattern itself would be multiplied out at every start of the program.
 type bounded struct {
 	most int
-	*regexp.Regexp
+	*lazyregexp.Regexp
 }
 
 // MatchString reports whether s is short enough and fits.

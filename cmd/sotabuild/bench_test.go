@@ -7,11 +7,13 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/sotabuild/sotabuild/stdlib/bench"
+	"github.com/sotabuild/sotabuild/stdlib/dataset"
 	"github.com/sotabuild/sotabuild/stdlib/result"
 	"github.com/sotabuild/sotabuild/stdlib/simserve"
 )
@@ -85,6 +87,52 @@ func TestBenchJSONIsARow(t *testing.T) {
 	row, err := bench.ReadRow(filepath.Join(dir, bench.RowFile))
 	if err != nil || row.Requests.OK != 3 {
 		t.Errorf("%+v, %v", row, err)
+	}
+}
+
+// TestBenchMixture: of eight prompts a quarter has 40 tokens in and 3 out, the
+// others 8 and 2: 6·8 + 2·40 and 6·2 + 2·3 tokens by the server's count, whose
+// 95th percentile is a long one (R144). The same seed gives the same set.
+func TestBenchMixture(t *testing.T) {
+	url := sim(t, simserve.Config{Prefill: time.Millisecond})
+	args := []string{url, "--json", "--ignore-eos", "--num-prompts", "8", "--input-len", "8", "--output-len", "2", "--mix", "0.25:40:3", "--seed", "4"}
+	order := ""
+	for _, want := range []string{"", "same"} {
+		dir := t.TempDir()
+		c, out, errOut := call(t, append(args, "--result-dir", dir)...)
+		var got struct{ Row result.Row }
+		if err := json.Unmarshal([]byte(out), &got); err != nil || c != codeOK && got.Row.Class != result.ClientLimited {
+			t.Fatalf("code %d, %v: %s%s", c, err, out, errOut)
+		}
+		if r := got.Row.Requests; r.OK != 8 || r.Input != 6*8+2*40 || r.Output != 6*2+2*3 || r.Lengths.InputP50 != 8 || r.Lengths.InputP95 != 40 || r.Lengths.OutputP95 != 3 {
+			t.Errorf("%+v, %+v", r, r.Lengths)
+		}
+		lines, err := os.ReadFile(filepath.Join(dir, "prompts.jsonl"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		lengths := ""
+		for line := range bytes.Lines(lines) {
+			var p dataset.Prompt
+			if err := json.Unmarshal(line, &p); err != nil {
+				t.Fatal(err)
+			}
+			if !p.Warmup {
+				lengths += strconv.Itoa(len(p.Tokens)) + " "
+			}
+		}
+		if want == "same" && lengths != order {
+			t.Errorf("one seed gave lengths %s and %s", order, lengths)
+		}
+		order = lengths
+	}
+	for says, mix := range map[string][]string{
+		"write SHARE:IN:OUT": {"--mix", "0.2:8"}, "write less than 1": {"--mix", "0.5:8:1", "--mix", "0.5:9:1"},
+		"write a share above 0": {"--mix", "0:8:1"}, "belongs to random": {"--mix", "0.5:8:1", "--dataset-name", "prefix"},
+	} {
+		if c, _, errOut := call(t, append([]string{url}, mix...)...); c != codeUsage || !strings.Contains(errOut, says) {
+			t.Errorf("%v: code %d: %s; want %q", mix, c, errOut, says)
+		}
 	}
 }
 

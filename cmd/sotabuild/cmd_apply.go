@@ -13,6 +13,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -25,9 +26,11 @@ import (
 	"github.com/sotabuild/sotabuild/engine/plan/saved"
 	"github.com/sotabuild/sotabuild/engine/sched"
 	"github.com/sotabuild/sotabuild/executors"
+	"github.com/sotabuild/sotabuild/executors/hoststate"
 	"github.com/sotabuild/sotabuild/lang"
+	"github.com/sotabuild/sotabuild/stdlib/campaign/loops"
 	"github.com/sotabuild/sotabuild/stdlib/campaign/prepare"
-	"github.com/sotabuild/sotabuild/stdlib/campaign/ratesearch"
+	"github.com/sotabuild/sotabuild/stdlib/campaign/rounds"
 	"github.com/sotabuild/sotabuild/stdlib/campaign/show"
 	"github.com/sotabuild/sotabuild/stdlib/report"
 )
@@ -70,9 +73,13 @@ func applyCommand(a *app) *cobra.Command {
 
 // budget reads the bounds of a run.
 func (o planOptions) budget(now time.Time) (plan.Budget, error) {
-	b := plan.Budget{GPUSeconds: o.gpuHours * 3600}
-	if o.gpuHours < 0 || math.IsNaN(o.gpuHours) {
-		return b, fail(codeUsage, fmt.Errorf("--max-gpu-hours %g: write a positive number", o.gpuHours))
+	var b plan.Budget
+	if o.gpuHours != "" {
+		hours, err := strconv.ParseFloat(o.gpuHours, 64)
+		if err != nil || !(hours > 0) || math.IsInf(hours, 0) {
+			return b, fail(codeUsage, fmt.Errorf("--max-gpu-hours %s: write a positive number of hours; without the flag there is no bound", o.gpuHours))
+		}
+		b.GPUSeconds = hours * 3600
 	}
 	if o.deadline == "" {
 		return b, nil
@@ -108,10 +115,13 @@ func (a *app) readPlan(path string, o *planOptions) (saved.Plan, error) {
 func (a *app) apply(ctx context.Context, store *cache.Local, c *lang.Campaign, o planOptions, bound *saved.Plan) error {
 	interrupt, stop := interrupts()
 	defer stop()
-	if _, err := a.pull(ctx, c); err != nil {
+	var s *session
+	err := preparing(ctx, interrupt, func(ctx context.Context) (err error) {
+		if _, err = a.pull(ctx, c); err == nil {
+			s, err = a.open(ctx, store, c)
+		}
 		return err
-	}
-	s, err := a.open(ctx, store, c)
+	})
 	if err != nil {
 		return err
 	}
@@ -145,19 +155,19 @@ func (a *app) apply(ctx context.Context, store *cache.Local, c *lang.Campaign, o
 		}
 	}
 	o.givenUp = r.total.FailedNodes
-	rounds, others := ratesearch.Split(o.replace)
+	inRounds, others := rounds.Split(o.replace, loops.Prefixes()...)
 	o.replace = others
 	sum, err := r.once(ctx, s, o)
 	if err != nil {
 		return err
 	}
 	r.total = r.add(sum)
-	switch {
-	case c.Judge.Rate == nil || r.total.Interrupted:
+	switch blocks := asked(c); {
+	case blocks == nil && inRounds == nil || r.total.Interrupted:
 	case bound != nil || len(o.targets) > 0:
-		fmt.Fprintln(a.err, "note: the rounds of rate_search are not run: a saved plan and --target name nodes of the campaign's graph; `sotabuild apply` runs them")
+		fmt.Fprintf(a.err, "note: the rounds of %s are not run: a saved plan and --target name nodes of the campaign's graph; `sotabuild apply` runs them\n", strings.Join(blocks, " and "))
 	default:
-		if err := r.searchRates(ctx, s, rounds); err != nil {
+		if err := r.runLoops(ctx, s, inRounds); err != nil {
 			return err
 		}
 	}
@@ -182,7 +192,8 @@ type run struct {
 	plan      *plan.Plan             // the last one
 	ranBefore int                    // nodes that are cached in plan because this apply ran them
 	ends      map[string]event.Event // the last word on each finished node
-	unfound   []error                // rate searches that came to no answer
+	unfound   []error                // loops that came to no answer
+	looked    bool                   // at the host, before the first task
 }
 
 // once plans and runs.
@@ -206,6 +217,12 @@ func (r *run) once(ctx context.Context, s *session, o planOptions) (sched.Summar
 	blocks, err := s.blocks()
 	if err != nil {
 		return sched.Summary{}, err
+	}
+	if p.Counts.Changes() > 0 && !r.looked {
+		if err := hoststate.Begin(ctx, show.HostFolder(s.dir), r.id); err != nil {
+			return sched.Summary{}, err
+		}
+		r.looked = true
 	}
 	return r.exec(ctx, s, p, func(block string) executors.Executor { return blocks[block] })
 }
@@ -245,6 +262,9 @@ func (r *run) finish(s *session) error {
 	if err != nil {
 		return err
 	}
+	if err := r.lookAgain(s.dir); err != nil {
+		return err
+	}
 	dir, err := show.WriteRun(v, s.Prepared, r.store, s.tasks(), time.Now())
 	if err != nil {
 		return err
@@ -273,6 +293,31 @@ func (r *run) finish(s *session) error {
 		return fail(codeNodeFailed, errors.New(strings.Join(causes, "\n")), "`sotabuild show` lists every candidate with the reason it failed")
 	}
 	return nil
+}
+
+// lookAgain compares the host with what it was before this apply, and before
+// earlier ones that were killed, and says what is not as it was. Nothing is
+// touched: the next apply ends what a task of ours left (R079).
+func (r *run) lookAgain(store string) error {
+	if !r.looked {
+		return nil
+	}
+	list, err := hoststate.End(context.Background(), show.HostFolder(store))
+	for _, rec := range list {
+		d := hoststate.Compare(rec.Run, rec.Before, *rec.After)
+		if d.Empty() {
+			continue
+		}
+		which := "this apply"
+		if rec.Run != r.id {
+			which = "the apply " + rec.Run + ", which was killed"
+		}
+		fmt.Fprintf(r.app.err, "warning: the host is not as it was before %s:\n", which)
+		for _, line := range d.Lines() {
+			fmt.Fprintf(r.app.err, "  %s\n", line)
+		}
+	}
+	return err
 }
 
 // withoutResult says which frameworks have no number in a scenario, and why.
@@ -418,6 +463,43 @@ func interrupts() (<-chan struct{}, func()) {
 		}
 	}()
 	return out, func() { signal.Stop(sig); close(end) }
+}
+
+// preparing does what comes before any task: the first interrupt ends it, and
+// nothing was started.
+func preparing(ctx context.Context, interrupt <-chan struct{}, do func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	interrupted := false
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		select {
+		case <-interrupt:
+			interrupted = true
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	err := do(ctx)
+	cancel()
+	<-ended
+	if interrupted {
+		return fail(codeInterrupted, errors.New("interrupted before anything was started"), "`sotabuild apply` begins again")
+	}
+	return err
+}
+
+// interruptibly does something that makes files or images: a Ctrl-C ends it, so
+// that what is half made is removed, and a second one the process.
+func interruptibly(ctx context.Context, do func(context.Context) error) error {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	defer context.AfterFunc(ctx, stop)()
+	err := do(ctx)
+	if ctx.Err() != nil && err != nil {
+		return fail(codeInterrupted, errors.New("interrupted; what was half made is removed"))
+	}
+	return err
 }
 
 func newRunID() string {

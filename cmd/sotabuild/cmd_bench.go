@@ -16,10 +16,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sotabuild/sotabuild/executors"
+	"github.com/sotabuild/sotabuild/executors/creation"
 	"github.com/sotabuild/sotabuild/stdlib/bench"
 	"github.com/sotabuild/sotabuild/stdlib/bench/arrival"
 	"github.com/sotabuild/sotabuild/stdlib/bench/judge"
 	"github.com/sotabuild/sotabuild/stdlib/bench/solo"
+	"github.com/sotabuild/sotabuild/stdlib/dataset"
 	"github.com/sotabuild/sotabuild/stdlib/result"
 )
 
@@ -40,6 +42,7 @@ type benchFlags struct {
 	rampForm                   string
 	rampFrom, rampTo           float64
 	goodput, headers, adapters []string
+	mix                        []string
 	body, keyEnv               string
 	maxDuration                time.Duration
 	cancel                     []float64
@@ -57,6 +60,7 @@ func (b *benchFlags) add(cmd *cobra.Command) {
 	f.IntVar(&o.Set.In, "input-len", 128, "tokens a prompt")
 	f.IntVar(&o.Set.Out, "output-len", 64, "tokens an answer; 0 is as recorded, where the file says it")
 	f.Float64Var(&o.Set.Spread, "len-spread", 0, "draw lengths from (1 − r)·n to (1 + r)·n")
+	f.StringSliceVar(&b.mix, "mix", nil, "SHARE:IN:OUT, a share of random prompts with other lengths than --input-len and --output-len; may be repeated")
 	f.StringVar(&b.vocab, "vocab", "", "LO:HI, token ids to draw from (default 100: the vocabulary, or 10000)")
 	f.IntVar(&o.Set.Groups, "prefix-groups", 4, "prefix: groups of prompts")
 	f.IntVar(&o.Set.Prefix, "prefix-len", 64, "prefix: tokens that a group shares")
@@ -103,7 +107,7 @@ func (b *benchFlags) options(url string) (solo.Options, error) {
 	if o.API, ok = backends[b.backend]; !ok {
 		errs = append(errs, fmt.Errorf("--backend %q: write openai, openai-chat, sglang or llamacpp", b.backend))
 	}
-	errs = append(errs, bench.CheckURL(o.URL), b.load(&o.Load), b.words(&o), o.Set.Check(), errors.Join(o.Load.Check()...))
+	errs = append(errs, bench.CheckURL(o.URL), b.load(&o.Load), b.words(&o), b.parts(&o.Set), o.Set.Check(), errors.Join(o.Load.Check()...))
 	o.Rules.Total = b.maxDuration
 	o.Rules.Stop.Saturation = o.Load.Arrival != bench.Inf
 	_, bad := o.Rules.Check()
@@ -113,7 +117,31 @@ func (b *benchFlags) options(url string) (solo.Options, error) {
 			errs = append(errs, fmt.Errorf("--extra-body is no JSON object: %w", err))
 		}
 	}
-	return o, errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil {
+		return o, err
+	}
+	var err error
+	o.Temp, err = creation.SystemTemp() // run drops it
+	return o, err
+}
+
+// parts is --mix.
+func (b *benchFlags) parts(s *solo.Set) error {
+	for _, m := range b.mix {
+		f := strings.Split(m, ":")
+		var p dataset.Part
+		var errs [3]error
+		if len(f) == 3 {
+			p.Share, errs[0] = strconv.ParseFloat(f[0], 64)
+			p.In, errs[1] = strconv.Atoi(f[1])
+			p.Out, errs[2] = strconv.Atoi(f[2])
+		}
+		if len(f) != 3 || errors.Join(errs[:]...) != nil {
+			return fmt.Errorf("--mix %q: write SHARE:IN:OUT, such as 0.2:8000:100", m)
+		}
+		s.Mix = append(s.Mix, p)
+	}
+	return nil
 }
 
 // load is --request-rate, --burstiness and the ramp.

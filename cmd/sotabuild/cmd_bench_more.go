@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sotabuild/sotabuild/executors/creation"
 	"github.com/sotabuild/sotabuild/stdlib/bench"
 	"github.com/sotabuild/sotabuild/stdlib/bench/answers"
 	"github.com/sotabuild/sotabuild/stdlib/bench/calibrate"
@@ -107,7 +108,11 @@ func benchCalibrateCommand(a *app) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()
-			r, err := calibrate.Run(ctx, step)
+			temp, err := creation.SystemTemp()
+			if err != nil {
+				return err
+			}
+			r, err := calibrate.Run(ctx, step, temp)
 			if err != nil {
 				return fail(codeError, err)
 			}
@@ -249,7 +254,9 @@ func benchAnswersCommand(a *app) *cobra.Command {
 			if err != nil {
 				return fail(codeUsage, err)
 			}
-			got, err := solo.Ask(cmd.Context(), bench.ThisHost(), o)
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+			defer stop()
+			got, err := solo.Ask(ctx, bench.ThisHost(), o)
 			if err != nil {
 				return fail(codeError, err)
 			}

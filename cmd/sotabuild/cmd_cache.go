@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -268,7 +269,8 @@ func (a *app) garbage(ctx context.Context, s *cache.Snapshot, dir string, p gc.P
 	return gc.Plan(s, dir, p, h, time.Now())
 }
 
-// used are the records that the campaign's plan would use.
+// used are the records that the campaign's plan would use, and those of the
+// rounds beside it.
 func (a *app) used(ctx context.Context, s *cache.Snapshot) (map[uint64]bool, error) {
 	c, err := a.load()
 	if err != nil {
@@ -286,6 +288,19 @@ func (a *app) used(ctx context.Context, s *cache.Snapshot) (map[uint64]bool, err
 	for _, n := range pl.Nodes {
 		if n.Verdict == plan.Cached {
 			used[n.Record.Serial] = true
+		}
+	}
+	beside, err := open.loops(nil)
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range slices.Concat(beside...) {
+		for _, r := range l.view.Rounds {
+			for _, n := range r.Plan.Nodes {
+				if n.Verdict == plan.Cached {
+					used[n.Record.Serial] = true
+				}
+			}
 		}
 	}
 	a.remember(open)

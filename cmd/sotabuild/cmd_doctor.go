@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sotabuild/sotabuild/executors/creation"
 	"github.com/sotabuild/sotabuild/executors/kind"
 	"github.com/sotabuild/sotabuild/lang"
 	"github.com/sotabuild/sotabuild/stdlib/campaign"
@@ -41,7 +42,14 @@ func doctorCommand(a *app) *cobra.Command {
 			if gpu {
 				checks = append(checks, doctor.Check{Name: "gpu", Doc: "whether the cards are fit to be measured on", Run: d.cards})
 			}
-			rows := doctor.Run(cmd.Context(), checks)
+			var rows []doctor.Row
+			err = interruptibly(cmd.Context(), func(ctx context.Context) error {
+				rows = doctor.Run(ctx, checks)
+				return ctx.Err()
+			})
+			if err != nil {
+				return err
+			}
 			if a.json {
 				err = a.printJSON(struct {
 					OK   bool         `json:"ok"`
@@ -63,11 +71,10 @@ func doctorCommand(a *app) *cobra.Command {
 // cards looks at the campaign's GPUs, or at all where there is no campaign, as
 // the probe node does.
 func (x examination) cards(ctx context.Context) []doctor.Row {
-	dir, err := os.MkdirTemp("", "sotabuild-doctor-")
+	dir, err := creation.SystemTemp()
 	if err != nil {
 		return []doctor.Row{{State: doctor.Bad, Text: err.Error()}}
 	}
-	defer os.RemoveAll(dir)
 	ask, accept, program := probe.Ask{Env: os.Environ(), Dir: dir}, []string(nil), ""
 	if c := x.campaign; c != nil && c.GPUs != nil {
 		ask.IDs, accept = c.GPUs.IDs, c.GPUs.Accept

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -11,7 +12,8 @@ import (
 	"github.com/sotabuild/sotabuild/engine/cache"
 	"github.com/sotabuild/sotabuild/engine/plan"
 	"github.com/sotabuild/sotabuild/engine/plan/compare"
-	"github.com/sotabuild/sotabuild/stdlib/campaign/ratesearch"
+	"github.com/sotabuild/sotabuild/stdlib/campaign/loops"
+	"github.com/sotabuild/sotabuild/stdlib/campaign/rounds"
 )
 
 func explainCommand(a *app) *cobra.Command {
@@ -47,21 +49,21 @@ func explainCommand(a *app) *cobra.Command {
 	}
 }
 
-// explain says what a node of the campaign, or of a round of a rate search, is.
+// explain says what a node of the campaign, or of a round beside it, is.
 func (s *session) explain(addr string) (plan.Explanation, error) {
-	if strings.HasPrefix(addr, ratesearch.Prefix) {
-		views, err := s.rates(nil)
+	if inRounds, _ := rounds.Split([]string{addr}, loops.Prefixes()...); inRounds != nil {
+		views, err := s.loops(nil)
 		if err != nil {
 			return plan.Explanation{}, err
 		}
-		for _, v := range views {
+		for _, v := range slices.Concat(views...) {
 			for _, r := range v.view.Rounds {
 				if id, ok := r.Graph.Lookup(addr); ok {
 					return plan.Explain(r.Graph, r.Plan, s.store, id), nil
 				}
 			}
 		}
-		return plan.Explanation{}, fail(codeUsage, fmt.Errorf("%s: no round of a rate search has that node; a round is known once the one before it has decided", addr), "`sotabuild plan` shows the rounds")
+		return plan.Explanation{}, fail(codeUsage, fmt.Errorf("%s: no round has that node; a round is known once the one before it has decided", addr), "`sotabuild plan` shows the rounds")
 	}
 	id, err := s.node(addr)
 	if err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -161,11 +162,13 @@ func imagePullCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			n, err := a.pull(cmd.Context(), c)
-			if err == nil && n == 0 {
-				fmt.Fprintln(a.out, "Every image is here.")
-			}
-			return err
+			return interruptibly(cmd.Context(), func(ctx context.Context) error {
+				n, err := a.pull(ctx, c)
+				if err == nil && n == 0 {
+					fmt.Fprintln(a.out, "Every image is here.")
+				}
+				return err
+			})
 		},
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,6 +22,7 @@ import (
 	"github.com/sotabuild/sotabuild/engine/sched"
 	"github.com/sotabuild/sotabuild/executors"
 	"github.com/sotabuild/sotabuild/executors/local"
+	"github.com/sotabuild/sotabuild/internal/lazyregexp"
 	"github.com/sotabuild/sotabuild/stdlib/ncu"
 	"github.com/sotabuild/sotabuild/stdlib/profile"
 )
@@ -173,7 +173,7 @@ func (a *app) ncuSpec(ctx context.Context, o ncuRunOptions) (profile.NCUSpec, er
 	return s, err
 }
 
-var unsafeName = regexp.MustCompile(`[^A-Za-z0-9_.-]+`)
+var unsafeName = lazyregexp.New(`[^A-Za-z0-9_.-]+`)
 
 // fileName is a kernel's function as a file's name.
 func fileName(function string) string {

@@ -15,7 +15,8 @@ import (
 	"github.com/sotabuild/sotabuild/engine/plan/markdown"
 	"github.com/sotabuild/sotabuild/engine/sched/budget"
 	"github.com/sotabuild/sotabuild/stdlib/campaign"
-	"github.com/sotabuild/sotabuild/stdlib/campaign/ratesearch"
+	"github.com/sotabuild/sotabuild/stdlib/campaign/loops"
+	"github.com/sotabuild/sotabuild/stdlib/campaign/rounds"
 )
 
 // planOptions are the flags that plan and apply share.
@@ -25,14 +26,14 @@ type planOptions struct {
 	detailed         bool
 	all              bool
 	out, format      string
-	gpuHours         float64
+	gpuHours         string
 	deadline, trace  string
 }
 
 func (o *planOptions) register(cmd *cobra.Command) {
 	cmd.Flags().StringArrayVar(&o.targets, "target", nil, "only this node or block and what it needs; may be repeated")
 	cmd.Flags().StringArrayVar(&o.replace, "replace", nil, "run this node although it is cached; may be repeated")
-	cmd.Flags().Float64Var(&o.gpuHours, "max-gpu-hours", 0, "start only what fits, by what it took the last time, and what tells most first; the rest is left to the next apply (exit 6)")
+	cmd.Flags().StringVar(&o.gpuHours, "max-gpu-hours", "", "start only what fits, by what it took the last time, and what tells most first; the rest is left to the next apply (exit 6)")
 	cmd.Flags().StringVar(&o.deadline, "deadline", "", "start only what ends by then: a span (\"90m\") or a time (2026-12-01T06:00:00Z)")
 }
 
@@ -50,7 +51,7 @@ func planCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			rounds, others := ratesearch.Split(o.replace)
+			inRounds, others := rounds.Split(o.replace, loops.Prefixes()...)
 			o.replace = others
 			p, err := makePlan(s, o)
 			if err != nil {
@@ -59,11 +60,11 @@ func planCommand(a *app) *cobra.Command {
 			if p.Budget, err = o.budget(time.Now()); err != nil {
 				return err
 			}
-			rates, err := s.rates(rounds)
+			beside, err := s.loops(inRounds)
 			if err != nil {
 				return err
 			}
-			if err := a.writePlan(s, p, rates, o); err != nil {
+			if err := a.writePlan(s, p, beside, o); err != nil {
 				return err
 			}
 			if o.out != "" {
@@ -72,7 +73,7 @@ func planCommand(a *app) *cobra.Command {
 				}
 			}
 			a.remember(s)
-			if o.detailed && p.Counts.Changes()+rates.changes() > 0 {
+			if o.detailed && p.Counts.Changes()+beside.changes() > 0 {
 				return done(codeChanges)
 			}
 			return nil
@@ -142,13 +143,13 @@ func (e problemsError) Error() string {
 }
 
 // writePlan prints a plan in the form that is asked for.
-func (a *app) writePlan(s *session, p *plan.Plan, rates rateViews, o planOptions) error {
+func (a *app) writePlan(s *session, p *plan.Plan, beside loopViews, o planOptions) error {
 	switch o.format {
 	case "":
-		return a.showPlan(a.out, s, p, rates, o.all)
+		return a.showPlan(a.out, s, p, beside, o.all)
 	case "markdown":
 		// The rounds come last and are few.
-		more := rates.markdown()
+		more := beside.markdown()
 		fmt.Fprint(a.out, markdown.Plan(s.Campaign.Name, p, s.Graph, markdown.Limit-len(more))+more)
 		return nil
 	}
@@ -156,13 +157,14 @@ func (a *app) writePlan(s *session, p *plan.Plan, rates rateViews, o planOptions
 }
 
 // showPlan prints a plan for people or as JSON.
-func (a *app) showPlan(w io.Writer, s *session, p *plan.Plan, rates rateViews, all bool) error {
+func (a *app) showPlan(w io.Writer, s *session, p *plan.Plan, beside loopViews, all bool) error {
 	if a.json {
 		b, err := json.MarshalIndent(struct {
 			plan.Document
-			Order []budget.Start `json:"order,omitempty"`
-			Rates []rateDocument `json:"rate_search,omitempty"`
-		}{p.Document(s.Graph), order(s, p), rates.documents()}, "", "  ")
+			Order   []budget.Start `json:"order,omitempty"`
+			Repeats []loopDocument `json:"repeats,omitempty"`
+			Rates   []loopDocument `json:"rate_search,omitempty"`
+		}{p.Document(s.Graph), order(s, p), beside.documents("noise"), beside.documents("rate_search")}, "", "  ")
 		if err != nil {
 			return err
 		}
@@ -187,9 +189,7 @@ func (a *app) showPlan(w io.Writer, s *session, p *plan.Plan, rates rateViews, a
 		}
 		fmt.Fprintln(w, forecast(i+1, o))
 	}
-	for _, r := range rates {
-		fmt.Fprint(w, r.search.Text(r.view))
-	}
+	fmt.Fprint(w, beside.text())
 	helps := slices.DeleteFunc(slices.Clone(s.Unasked), func(addr string) bool { return addr == campaign.HostAddr || addr == campaign.ClientAddr })
 	if len(helps) > 0 {
 		fmt.Fprintf(w, "The help of %d programs is not known yet: apply asks for it first and checks every flag before the first server starts.\n", len(helps))

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"github.com/sotabuild/sotabuild/engine/cache"
 	"github.com/sotabuild/sotabuild/engine/cache/gc"
 	"github.com/sotabuild/sotabuild/engine/sched"
+	"github.com/sotabuild/sotabuild/executors/creation"
 	"github.com/sotabuild/sotabuild/executors/kind"
 	"github.com/sotabuild/sotabuild/lang"
 	"github.com/sotabuild/sotabuild/stdlib/campaign"
@@ -56,7 +58,12 @@ func (a *app) clear(ctx context.Context, s *cache.Snapshot, dir string, o gcOpti
 	}
 	var gone []gc.Item
 	for i, l := range left {
-		if err := l.Remove(ctx); err != nil {
+		err := l.Remove(ctx)
+		if errors.Is(err, kind.ErrNotOurs) {
+			fmt.Fprintf(a.err, "warning: %s %s is left alone: %v\n", l.Kind, l.Name, err)
+			continue
+		}
+		if err != nil {
 			fmt.Fprintf(a.err, "warning: %s %s stays: %v\n", l.Kind, l.Name, err)
 			continue
 		}
@@ -91,6 +98,13 @@ func (p *places) use(ctx context.Context, c *lang.Campaign, used kind.Used) {
 			}
 		}
 	}
+}
+
+// dropTemps removes what this process had for temporary files, in the store and
+// beside it.
+func (a *app) dropTemps() error {
+	p := places{store: a.storeDir()}
+	return errors.Join(p.setup(lang.Executor{}).RemoveTemp(), creation.DropSystemTemp())
 }
 
 // tidy removes what an earlier, killed sotabuild has left on its way to or from

@@ -10,14 +10,14 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/sotabuild/sotabuild/internal/garbage"
 )
 
-// commands lists every command, in the order of the help text. Hidden ones are
-// what sotabuild starts itself as.
+// commands lists every command for people, in the order of the help text.
 var commands = []func(*app) *cobra.Command{
 	initCommand,
 	validateCommand,
@@ -40,6 +40,10 @@ var commands = []func(*app) *cobra.Command{
 	ncuCommand,
 	simserveCommand,
 	versionCommand,
+}
+
+// inside lists what sotabuild starts itself as: the hidden commands.
+var inside = []func(*app) *cobra.Command{
 	runnerCommand,
 	slurmJobCommand,
 	ociWatchCommand,
@@ -66,13 +70,8 @@ type app struct {
 	fixed    *inputs  // of a saved plan; nil: what is given counts
 }
 
-// garbage is how much the heap may grow before it is collected, in percent of
-// what lives: a command is short, and a plan of 100,000 nodes stays below 300 MB
-// all the same.
-const garbage = 150
-
 func main() {
-	debug.SetGCPercent(garbage)
+	garbage.Spare()
 	a := &app{in: os.Stdin, out: os.Stdout, err: os.Stderr}
 	os.Exit(int(a.run(context.Background(), os.Args[1:])))
 }
@@ -81,12 +80,15 @@ func main() {
 func (a *app) run(ctx context.Context, args []string) code {
 	out := &output{Writer: a.out}
 	a.out = out
-	root := a.root()
+	root := a.root(args)
 	root.SetArgs(args)
 	root.SetIn(a.in)
 	root.SetOut(a.out)
 	root.SetErr(a.err)
 	cmd, err := root.ExecuteContextC(ctx)
+	if dropped := a.dropTemps(); err == nil {
+		err = dropped
+	}
 	if err != nil && isUsage(err) {
 		err = fail(codeUsage, err, "`"+cmd.CommandPath()+" --help` lists commands and flags")
 	}
@@ -128,7 +130,8 @@ func isUsage(err error) bool {
 	return ok || strings.HasPrefix(err.Error(), "unknown command")
 }
 
-func (a *app) root() *cobra.Command {
+// root is the tree of commands for a command line.
+func (a *app) root(args []string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "sotabuild",
 		Short: "Find the fastest serving framework, reproducibly",
@@ -151,9 +154,7 @@ func (a *app) root() *cobra.Command {
 		return nil
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	for _, c := range commands {
-		root.AddCommand(c(a))
-	}
+	root.AddCommand(a.offered(args)...)
 	root.AddCommand(exitCodesTopic(a))
 	root.SetHelpCommand(helpCommand())
 	root.InitDefaultCompletionCmd()
@@ -161,6 +162,23 @@ func (a *app) root() *cobra.Command {
 		strict(c)
 	}
 	return root
+}
+
+// offered makes the commands. A hidden one that is asked for comes alone: making
+// all the others would cost each process of a task half a millisecond.
+func (a *app) offered(args []string) []*cobra.Command {
+	var made []*cobra.Command
+	for _, make := range inside {
+		c := make(a)
+		if len(args) > 0 && c.Name() == args[0] {
+			return []*cobra.Command{c}
+		}
+		made = append(made, c)
+	}
+	for _, make := range commands {
+		made = append(made, make(a))
+	}
+	return made
 }
 
 // strict makes wrong arguments of a command, and of those below it, errors of

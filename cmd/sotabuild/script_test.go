@@ -210,7 +210,7 @@ func TestEveryCommandHasAScript(t *testing.T) {
 		text.Write(b)
 	}
 	words := strings.Fields(text.String())
-	for _, c := range (&app{}).root().Commands() {
+	for _, c := range (&app{}).root(nil).Commands() {
 		if !c.Hidden && !slices.Contains(words, c.Name()) {
 			t.Errorf("no script runs %q", c.Name())
 		}

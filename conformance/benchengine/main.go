@@ -15,12 +15,13 @@ package main
 import (
 	"fmt"
 	"os"
-	"runtime/debug"
 	"strconv"
+
+	"github.com/sotabuild/sotabuild/internal/garbage"
 )
 
 func main() {
-	debug.SetGCPercent(150) // as sotabuild itself
+	garbage.Spare() // as sotabuild itself
 	if err := run(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "benchengine:", err)
 		os.Exit(1)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -68,7 +69,7 @@ func (s site) graph(facts []byte) (*compile.Graph, error) {
 	decls := make([]compile.Decl, s.n)
 	for i := range decls {
 		d := &decls[i]
-		d.Addr, d.Kind, d.Block = "copy.n"+fmt.Sprint(i), kind, "block"
+		d.Addr, d.Kind, d.Block = "copy.n"+strconv.Itoa(i), kind, "block"
 		d.Spec = spec{Command: "copy", File: key.Digest(facts[32*i:])}
 		for _, from := range s.needs(i) {
 			d.Inputs = append(d.Inputs, compile.Input{Name: "in", From: decls[from].Addr, Output: "out"})

@@ -227,20 +227,26 @@ func (c cluster) explain(t *testing.T, tasks string) {
 // killController is kill -9 of slurmctld.
 func (c cluster) killController(t *testing.T) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(c.dir, "run", "slurmctld.pid"))
+	c.killDaemon(t, "slurmctld")
+}
+
+// killDaemon is kill -9 of the daemon whose pid file has this name.
+func (c cluster) killDaemon(t *testing.T, name string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(c.dir, "run", name+".pid"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var pid int
 	if n, _ := fmt.Sscan(string(text), &pid); n != 1 || pid < 2 {
-		t.Fatalf("slurmctld's pid is %q", text)
+		t.Fatalf("the pid of %s is %q", name, text)
 	}
-	controller, err := os.FindProcess(pid)
+	daemon, err := os.FindProcess(pid)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := controller.Kill(); err != nil {
+	if err := daemon.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	(&bench{t: t}).until("slurmctld's end", func() bool { _, err := os.Stat(fmt.Sprintf("/proc/%d", pid)); return err != nil })
+	(&bench{t: t}).until("the end of "+name, func() bool { _, err := os.Stat(fmt.Sprintf("/proc/%d", pid)); return err != nil })
 }

@@ -14,6 +14,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/sotabuild/sotabuild/engine/cache/index"
 	"github.com/sotabuild/sotabuild/engine/cache/lock"
 	"github.com/sotabuild/sotabuild/engine/cache/objects"
 	"github.com/sotabuild/sotabuild/engine/key"
@@ -28,6 +29,9 @@ type LockedError = lock.Error
 
 // Holder is the process that has a store open for writing.
 type Holder = lock.Holder
+
+// Intent is a side effect that may have to be undone by a later process.
+type Intent = index.Intent
 
 // RecordVersion is the version of a record's form in the journal.
 const RecordVersion = 2
@@ -160,12 +164,4 @@ type Store interface {
 	Settle(id string) error
 	Intents() []Intent
 	Close() error
-}
-
-// Intent is a side effect that may have to be undone by a later process.
-type Intent struct {
-	ID   string    `json:"id"`
-	Kind string    `json:"kind"` // "task"
-	Note string    `json:"note"` // for tasks: the executors.Handle as JSON
-	At   time.Time `json:"at"`
 }

@@ -4,13 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/go-json-experiment/json"
 
+	"github.com/sotabuild/sotabuild/engine/cache/index"
 	"github.com/sotabuild/sotabuild/engine/cache/journal"
 	"github.com/sotabuild/sotabuild/engine/key"
 )
@@ -19,10 +18,7 @@ import (
 // outputs are gone.
 func (s *Snapshot) Records() []*Record {
 	s.mu.Lock()
-	list := make([]*indexEntry, len(s.index.entries))
-	for i := range list {
-		list[i] = &s.index.entries[i]
-	}
+	list := s.index.All()
 	s.mu.Unlock()
 	return s.read(list)
 }
@@ -67,27 +63,27 @@ func (l *Local) Rewrite(keep func(*Record) bool) error {
 
 func (l *Local) encodeAnew(keep func(*Record) bool) ([]byte, error) {
 	l.mu.Lock()
-	spent, intents, serial := slices.Sorted(maps.Keys(l.index.spent)), slices.Clone(l.index.intents), l.index.serial
+	spent, intents, serial := l.index.SpentNames(), l.index.Intents(), l.index.Serial()
 	l.mu.Unlock()
 	var b []byte
-	b = journal.AppendFrame(b, frameSerial, serialBytes(serial))
+	b = journal.AppendFrame(b, index.FrameSerial, index.SerialBytes(nil, serial))
 	for _, name := range spent {
-		b = journal.AppendFrame(b, frameSpend, []byte(name))
+		b = journal.AppendFrame(b, index.FrameSpend, []byte(name))
 	}
 	for _, in := range intents {
 		payload, err := json.Marshal(in)
 		if err != nil {
 			return nil, err
 		}
-		b = journal.AppendFrame(b, frameIntend, payload)
+		b = journal.AppendFrame(b, index.FrameIntend, payload)
 	}
 	for _, r := range l.Records() {
 		if !keep(r) {
 			continue
 		}
-		b = journal.AppendFrame(b, frameRecord, encodeRecord(r))
+		b = journal.AppendFrame(b, index.FrameRecord, encodeRecord(r))
 		if l.lost(r.Serial) {
-			b = journal.AppendFrame(b, frameLost, serialBytes(r.Serial))
+			b = journal.AppendFrame(b, index.FrameLost, index.SerialBytes(nil, r.Serial))
 		}
 	}
 	return b, nil

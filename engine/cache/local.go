@@ -17,6 +17,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/sotabuild/sotabuild/engine/cache/durable"
+	"github.com/sotabuild/sotabuild/engine/cache/index"
 	"github.com/sotabuild/sotabuild/engine/cache/journal"
 	"github.com/sotabuild/sotabuild/engine/cache/lock"
 	"github.com/sotabuild/sotabuild/engine/key"
@@ -170,7 +171,7 @@ func (l *Local) Put(ctx context.Context, r Record) (*Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := l.write(frameRecord, payload); err != nil {
+	if err := l.write(index.FrameRecord, payload); err != nil {
 		return nil, fmt.Errorf("recording %s: %w", r.Node, err)
 	}
 	return &r, nil
@@ -196,9 +197,9 @@ func (l *Local) Import(ctx context.Context, records []Record) error {
 		if err != nil {
 			return fmt.Errorf("importing record %d of %d: %w", i+1, len(records), err)
 		}
-		at, err := l.journal.Add(frameRecord, payload)
+		at, err := l.journal.Add(index.FrameRecord, payload)
 		if err == nil {
-			err = l.indexed(frameRecord, payload, at)
+			err = l.indexed(index.FrameRecord, payload, at)
 		}
 		if err != nil {
 			return fmt.Errorf("importing %s: %w", r.Node, err)
@@ -234,7 +235,7 @@ func (l *Local) Intend(in Intent) error {
 	}
 	l.append.Lock()
 	defer l.append.Unlock()
-	if err := l.write(frameIntend, payload); err != nil {
+	if err := l.write(index.FrameIntend, payload); err != nil {
 		return fmt.Errorf("intending %s: %w", in.ID, err)
 	}
 	return nil
@@ -248,7 +249,7 @@ func (l *Local) Settle(id string) error {
 	if !slices.ContainsFunc(l.Intents(), func(in Intent) bool { return in.ID == id }) {
 		return nil
 	}
-	if err := l.write(frameSettle, []byte(id)); err != nil {
+	if err := l.write(index.FrameSettle, []byte(id)); err != nil {
 		return fmt.Errorf("settling %s: %w", id, err)
 	}
 	return nil
@@ -268,7 +269,7 @@ func (l *Local) Spend(name string) error {
 	if l.Spent(name) {
 		return fmt.Errorf("spending %q: %w", name, ErrSpent)
 	}
-	if err := l.write(frameSpend, []byte(name)); err != nil {
+	if err := l.write(index.FrameSpend, []byte(name)); err != nil {
 		return fmt.Errorf("spending %q: %w", name, err)
 	}
 	return nil
@@ -278,7 +279,7 @@ func (l *Local) Spend(name string) error {
 func (l *Local) Spent(name string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.index.spent[name]
+	return l.index.Spent(name)
 }
 
 // write appends one frame and takes it into the index. The caller holds append.
@@ -299,7 +300,7 @@ func (l *Local) write(kind uint16, payload []byte) error {
 func (l *Local) indexed(kind uint16, payload []byte, at journal.Span) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.index.add(journal.Frame{Span: at, Version: journal.Version, Kind: kind, Payload: payload})
+	return l.index.Add(journal.Frame{Span: at, Version: journal.Version, Kind: kind, Payload: payload})
 }
 
 var errClosed = errors.New("the store is closed")

@@ -514,7 +514,7 @@ func BenchmarkOpen(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		s := reader(b, dir)
-		if s.Serial() != 100_000 || len(s.index.entries) != 100_000 {
+		if s.Serial() != 100_000 || len(s.index.All()) != 100_000 {
 			b.Fatal(s.Serial())
 		}
 		closing(b, s)

@@ -1,33 +1,69 @@
 package cache
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"unicode/utf8"
 
+	"github.com/sotabuild/sotabuild/engine/cache/index"
 	"github.com/sotabuild/sotabuild/engine/cache/wire"
 	"github.com/sotabuild/sotabuild/engine/key"
 )
 
-// A record's payload starts with what the index needs, so that opening a store
-// decodes no record; the body holds all other fields, in the order below:
-//
-//	u64 serial, key, u16 length of the node, node, u16 length of the kind, kind, body
-type recordHead struct {
-	serial     uint64
-	key        key.Key
-	node, kind []byte
+// checkRecord refuses what could not be read back as it was, and puts the rest
+// into canonical form. Identifiers must be UTF-8; sentences for people may
+// quote a log with any bytes in it, and those become U+FFFD.
+func checkRecord(r *Record) error {
+	for _, s := range [...]string{r.Node, r.Kind, r.Manifest, string(r.Outcome.State), r.Outcome.Class,
+		r.Origin.Host, r.Origin.Tool, r.Origin.Task, r.Origin.Run} {
+		if !utf8.ValidString(s) {
+			return fmt.Errorf("%q is not UTF-8", s)
+		}
+	}
+	switch {
+	case r.Key.IsZero():
+		return errors.New("it has no key")
+	case r.Node == "" || len(r.Node) >= 1<<16 || r.Kind == "" || len(r.Kind) >= 1<<16:
+		return fmt.Errorf("node %.80q and kind %.80q must have 1 to 65535 bytes", r.Node, r.Kind)
+	case r.Outcome.State != OK && r.Outcome.State != Failed && r.Outcome.State != Rejected:
+		return fmt.Errorf("state %q is not one of ok, failed, rejected", r.Outcome.State)
+	}
+	if s := r.Time.Seconds; math.IsNaN(s) || math.IsInf(s, 0) {
+		return fmt.Errorf("it took %g seconds", s)
+	}
+	r.Version = RecordVersion
+	r.Time.Started = r.Time.Started.UTC()
+	r.Outcome.Reason = readable(r.Outcome.Reason)
+	r.Warnings = slices.Clone(r.Warnings)
+	for i, w := range r.Warnings {
+		r.Warnings[i] = readable(w)
+	}
+	r.Observed = slices.Clone(r.Observed)
+	for i, o := range r.Observed {
+		r.Observed[i] = Observed{readable(o.Name), readable(o.Value)}
+	}
+	r.Outputs = slices.Clone(r.Outputs)
+	slices.SortFunc(r.Outputs, func(a, b Output) int { return strings.Compare(a.Name, b.Name) })
+	for i, o := range r.Outputs {
+		switch {
+		case o.Name == "" || !utf8.ValidString(o.Name):
+			return fmt.Errorf("output name %q is empty or not UTF-8", o.Name)
+		case i > 0 && r.Outputs[i-1].Name == o.Name:
+			return fmt.Errorf("output %q is there twice", o.Name)
+		}
+	}
+	return nil
 }
 
-const recordFixed = 8 + len(key.Key{})
+func readable(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
+// encodeRecord is a record's payload: the head that the index reads, then all
+// other fields in the order below.
 func encodeRecord(r *Record) []byte {
-	b := wire.Buffer(binary.LittleEndian.AppendUint64(nil, r.Serial))
-	b.Sum(r.Key)
-	for _, s := range [...]string{r.Node, r.Kind} {
-		b = binary.LittleEndian.AppendUint16(b, uint16(len(s)))
-		b = append(b, s...)
-	}
+	b := wire.Buffer(index.AppendHead(nil, r.Serial, r.Key, r.Node, r.Kind))
 	b.Uint(uint64(r.Version))
 	b.Text(r.Manifest)
 	b.Text(string(r.Outcome.State))
@@ -58,27 +94,10 @@ func encodeRecord(r *Record) []byte {
 	return b
 }
 
-func decodeHead(b []byte) (h recordHead, rest []byte, ok bool) {
-	if len(b) < recordFixed {
-		return h, nil, false
-	}
-	h.serial = binary.LittleEndian.Uint64(b)
-	copy(h.key[:], b[8:])
-	b = b[recordFixed:]
-	for _, s := range [...]*[]byte{&h.node, &h.kind} {
-		if len(b) < 2 || len(b) < 2+int(binary.LittleEndian.Uint16(b)) {
-			return h, nil, false
-		}
-		n := int(binary.LittleEndian.Uint16(b))
-		*s, b = b[2:2+n], b[2+n:]
-	}
-	return h, b, true
-}
-
 func decodeRecord(payload []byte) (*Record, error) {
-	h, body, ok := decodeHead(payload)
+	h, body, ok := index.ParseHead(payload)
 	if !ok {
-		return nil, errors.New("its head is cut short")
+		return nil, index.ErrHead
 	}
 	w := wire.NewReader(body)
 	one := new(struct { // most records have one output: one piece of memory for both
@@ -86,7 +105,7 @@ func decodeRecord(payload []byte) (*Record, error) {
 		output [1]Output
 	})
 	r := &one.Record
-	*r = Record{Version: int(w.Uint()), Serial: h.serial, Key: h.key, Node: string(h.node), Kind: string(h.kind)}
+	*r = Record{Version: int(w.Uint()), Serial: h.Serial, Key: h.Key, Node: string(h.Node), Kind: string(h.Kind)}
 	if r.Version != RecordVersion {
 		return nil, fmt.Errorf("it has version %d, this build knows %d", r.Version, RecordVersion)
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sotabuild/sotabuild/engine/cache/index"
 	"github.com/sotabuild/sotabuild/engine/cache/journal"
 	"github.com/sotabuild/sotabuild/engine/key"
 )
@@ -102,10 +103,10 @@ func TestRepairMendsEverything(t *testing.T) {
 		"torn":  func(dir string) error { return os.Truncate(dir+"/journal", size(dir+"/journal")-3) },
 		"newer": func(dir string) error { return appendFrame(dir+"/journal", journal.AppendFrame(nil, 99, []byte("?"))) },
 		"noBody": func(dir string) error {
-			return appendFrame(dir+"/journal", journal.AppendFrame(nil, frameRecord, make([]byte, recordFixed+4)))
+			return appendFrame(dir+"/journal", journal.AppendFrame(nil, index.FrameRecord, make([]byte, index.HeadFixed+4)))
 		},
 		"badLost": func(dir string) error {
-			return appendFrame(dir+"/journal", journal.AppendFrame(nil, frameLost, []byte("x")))
+			return appendFrame(dir+"/journal", journal.AppendFrame(nil, index.FrameLost, []byte("x")))
 		},
 		"zeroed": func(dir string) error { return os.WriteFile(dir+"/journal", make([]byte, size(dir+"/journal")), 0o600) },
 	} {

@@ -1,7 +1,6 @@
 package cache
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/sotabuild/sotabuild/engine/cache/defect"
 	"github.com/sotabuild/sotabuild/engine/cache/durable"
+	"github.com/sotabuild/sotabuild/engine/cache/index"
 	"github.com/sotabuild/sotabuild/engine/cache/journal"
 	"github.com/sotabuild/sotabuild/engine/cache/objects"
 	"github.com/sotabuild/sotabuild/engine/key"
@@ -32,7 +32,7 @@ type Snapshot struct {
 	defects *defect.List
 
 	mu    sync.Mutex
-	index index // guarded by mu; only a writer's changes
+	index index.Index // guarded by mu; only a writer's changes
 
 	reading sync.Mutex
 	reader  *journal.Reader // guarded by reading
@@ -65,7 +65,7 @@ func OpenReader(dir string) (*Snapshot, error) {
 
 func newSnapshot(dir string, writer bool, disk durable.Disk) *Snapshot {
 	d := &defect.List{}
-	return &Snapshot{dir: dir, writer: writer, disk: disk, defects: d, objects: objects.New(dir, writer, disk, d.Add), index: newIndex(0)}
+	return &Snapshot{dir: dir, writer: writer, disk: disk, defects: d, objects: objects.New(dir, writer, disk, d.Add), index: index.New(0)}
 }
 
 // load reads the journal and returns what stands after its last whole frame.
@@ -75,9 +75,9 @@ func (s *Snapshot) load() (tail journal.Span, err error) {
 	if err != nil {
 		return tail, err
 	}
-	s.index, s.reader = newIndex(fi.Size()), journal.NewReader(s.file)
+	s.index, s.reader = index.New(fi.Size()), journal.NewReader(s.file)
 	return journal.Scan(s.file, fi.Size(), func(f journal.Frame) {
-		if err := s.index.add(f); err != nil {
+		if err := s.index.Add(f); err != nil {
 			s.defects.Add("journal: the entry at byte %d is passed over: %v", f.Span.From, err)
 		}
 	}, s.damaged)
@@ -111,7 +111,7 @@ func (s *Snapshot) ID() string { return s.id }
 func (s *Snapshot) Serial() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.index.serial
+	return s.index.Serial()
 }
 
 // Lookup returns the key's records whose outputs are all present with their
@@ -119,8 +119,8 @@ func (s *Snapshot) Serial() uint64 {
 // each output. The caller owns the records.
 func (s *Snapshot) Lookup(k key.Key) []*Record {
 	s.mu.Lock()
-	var few [4]*indexEntry
-	list := s.index.chain(few[:0], s.index.key[k], func(e *indexEntry) int32 { return e.olderKey })
+	var few [4]*index.Entry
+	list := s.index.Key(few[:0], k)
 	s.mu.Unlock()
 	found := slices.DeleteFunc(s.read(list), func(r *Record) bool { return !s.complete(r) })
 	if len(found) == 0 {
@@ -146,14 +146,14 @@ func (s *Snapshot) complete(r *Record) bool {
 func (s *Snapshot) lost(serial uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.index.lost[serial]
+	return s.index.Lost(serial)
 }
 
 // History returns the records whose Node is this address, oldest first, also
 // those whose outputs are gone.
 func (s *Snapshot) History(node string) []*Record {
 	s.mu.Lock()
-	list := s.index.chain(nil, s.index.node[node], func(e *indexEntry) int32 { return e.olderNode })
+	list := s.index.Node(node)
 	s.mu.Unlock()
 	return s.read(list)
 }
@@ -162,20 +162,19 @@ func (s *Snapshot) History(node string) []*Record {
 func (s *Snapshot) Intents() []Intent {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Clone(s.index.intents)
+	return s.index.Intents()
 }
 
 // Record returns the record of a serial, also one whose outputs are gone; nil if
 // there is none.
 func (s *Snapshot) Record(serial uint64) *Record {
 	s.mu.Lock()
-	i, ok := slices.BinarySearchFunc(s.index.entries, serial, func(e indexEntry, n uint64) int { return cmp.Compare(e.serial, n) })
-	var list []*indexEntry
-	if ok {
-		list = []*indexEntry{&s.index.entries[i]}
-	}
+	e := s.index.Find(serial)
 	s.mu.Unlock()
-	if found := s.read(list); len(found) == 1 {
+	if e == nil {
+		return nil
+	}
+	if found := s.read([]*index.Entry{e}); len(found) == 1 {
 		return found[0]
 	}
 	return nil
@@ -184,35 +183,30 @@ func (s *Snapshot) Record(serial uint64) *Record {
 // Kind returns the newest record of each key of a kind, oldest first.
 func (s *Snapshot) Kind(kind string) []*Record {
 	s.mu.Lock()
-	list := s.index.chain(nil, s.index.kind[kind], func(e *indexEntry) int32 { return e.olderKind })
+	list := s.index.Kind(kind)
 	s.mu.Unlock()
-	newest := map[key.Key]*indexEntry{}
-	for _, e := range list {
-		newest[e.key] = e
-	}
-	list = slices.DeleteFunc(list, func(e *indexEntry) bool { return newest[e.key] != e })
 	return s.read(list)
 }
 
 // read parses entries. One that cannot be read is a defect and left out.
-func (s *Snapshot) read(list []*indexEntry) []*Record {
+func (s *Snapshot) read(list []*index.Entry) []*Record {
 	if len(list) == 0 {
 		return nil
 	}
 	s.mu.Lock()
-	end := s.index.entries[len(s.index.entries)-1].at.To
+	end := s.index.End()
 	s.mu.Unlock()
 	s.reading.Lock()
 	defer s.reading.Unlock()
 	out := make([]*Record, 0, len(list))
 	for _, e := range list {
 		var r *Record
-		f, err := s.reader.Read(e.at, end)
+		f, err := s.reader.Read(e.At, end)
 		if err == nil {
 			r, err = decodeRecord(f.Payload)
 		}
 		if err != nil {
-			s.defects.Add("journal: the record at byte %d cannot be read: %v", e.at.From, err)
+			s.defects.Add("journal: the record at byte %d cannot be read: %v", e.At.From, err)
 			continue
 		}
 		out = append(out, r)

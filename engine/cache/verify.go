@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 
+	"github.com/sotabuild/sotabuild/engine/cache/index"
 	"github.com/sotabuild/sotabuild/engine/key"
 )
 
@@ -62,7 +63,7 @@ func Repair(dir string, o Options) (Report, error) {
 func (l *Local) note(serial uint64) error {
 	l.append.Lock()
 	defer l.append.Unlock()
-	if err := l.write(frameLost, serialBytes(serial)); err != nil {
+	if err := l.write(index.FrameLost, index.SerialBytes(nil, serial)); err != nil {
 		return fmt.Errorf("noting what record %d lost: %w", serial, err)
 	}
 	return nil

@@ -19,7 +19,7 @@ type Change struct {
 // order of their values after equal ones are taken out.
 func Diff(old, new Manifest) []Change {
 	var out []Change
-	a, b := old.facts, new.facts
+	a, b := old.Facts(), new.Facts()
 	for len(a) > 0 || len(b) > 0 {
 		switch c := compareID(a, b); {
 		case c < 0:

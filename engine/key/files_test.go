@@ -308,7 +308,7 @@ func TestFileThatChangesWhileRead(t *testing.T) {
 	n := 0
 	f := open(t, "", func() time.Time { // called before each reading
 		n++
-		must(t, os.Truncate(path, int64(n)<<24))
+		must(t, os.Truncate(path, int64(n)<<26))
 		return later()
 	})
 	stop := make(chan struct{})

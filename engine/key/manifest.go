@@ -43,14 +43,44 @@ type Fact struct {
 
 // Manifest is the canonical description of one piece of work. The zero value
 // is an empty manifest. Facts are sorted by name, label, type and value.
-type Manifest struct{ facts []Fact }
+type Manifest struct {
+	facts []Fact
+	// added are those of With, sorted too: most manifests are hashed once and
+	// never looked at, so the two stay apart, and facts shared.
+	added []Fact
+}
 
 // Facts returns the facts in canonical order. The caller must not change them.
-func (m Manifest) Facts() []Fact { return m.facts }
+func (m Manifest) Facts() []Fact {
+	if len(m.added) == 0 {
+		return m.facts
+	}
+	facts := make([]Fact, 0, len(m.facts)+len(m.added))
+	m.each(func(f *Fact) { facts = append(facts, *f) })
+	return facts
+}
+
+// each calls do with every fact, in canonical order.
+func (m Manifest) each(do func(*Fact)) {
+	added := m.added
+	for i := range m.facts {
+		for len(added) > 0 && compareFacts(&added[0], &m.facts[i]) < 0 {
+			do(&added[0])
+			added = added[1:]
+		}
+		do(&m.facts[i])
+	}
+	for i := range added {
+		do(&added[i])
+	}
+}
 
 // Builder collects facts in any order. The zero value works. It is not safe
 // for concurrent use.
-type Builder struct{ facts []Fact }
+type Builder struct {
+	facts []Fact
+	order []int32 // of the last Finish: specs of one type give their facts in one order, nearly
+}
 
 // Text adds a string fact.
 func (b *Builder) Text(name, label, v string) { b.add(name, label, Text, v) }
@@ -102,7 +132,7 @@ func (b *Builder) Add(facts ...Fact) {
 }
 
 // Include adds the facts of a finished manifest, which are canonical already.
-func (b *Builder) Include(m Manifest) { b.facts = append(b.facts, m.facts...) }
+func (b *Builder) Include(m Manifest) { b.facts = append(b.facts, m.Facts()...) }
 
 // Grow makes room for n further facts.
 func (b *Builder) Grow(n int) { b.facts = slices.Grow(b.facts, n) }
@@ -171,32 +201,43 @@ func floatText(v float64) string {
 
 // Finish sorts and freezes. Equal facts may stand several times (a set of
 // inputs with equal content); they all count. The builder may be used on.
-func (b *Builder) Finish() Manifest { return sorted(slices.Clone(b.facts)) }
+func (b *Builder) Finish() Manifest {
+	if len(b.order) != len(b.facts) {
+		b.order = b.order[:0]
+		for i := range b.facts {
+			b.order = append(b.order, int32(i))
+		}
+	}
+	slices.SortFunc(b.order, func(i, j int32) int { return compareFacts(&b.facts[i], &b.facts[j]) })
+	facts := make([]Fact, len(b.facts))
+	for i, from := range b.order {
+		facts[i] = b.facts[from]
+	}
+	return Manifest{facts: facts}
+}
 
 // With is the manifest with further facts, one of name for each labelled
 // digest; zero digests are left out. It costs one allocation beside the texts.
 func (m Manifest) With(name string, n int, digest func(i int) (label string, d Digest)) Manifest {
-	b := Builder{make([]Fact, len(m.facts), len(m.facts)+n)}
-	copy(b.facts, m.facts)
+	var b Builder
 	for i := range n {
 		if label, d := digest(i); !d.IsZero() {
+			if b.facts == nil {
+				b.facts = make([]Fact, 0, n)
+			}
 			b.Digest(name, label, d)
 		}
 	}
-	return sorted(b.facts)
-}
-
-// sorted freezes facts that nobody else holds.
-func sorted(facts []Fact) Manifest {
-	if !slices.IsSortedFunc(facts, compareFacts) {
-		slices.SortFunc(facts, compareFacts)
+	if b.facts == nil {
+		return m
 	}
-	return Manifest{facts}
+	slices.SortFunc(b.facts, func(x, y Fact) int { return compareFacts(&x, &y) })
+	return Manifest{m.Facts(), b.facts}
 }
 
 // compareFacts compares parts from the left and stops at the first that
 // differ: most facts differ in their names.
-func compareFacts(x, y Fact) int {
+func compareFacts(x, y *Fact) int {
 	if c := strings.Compare(x.Name, y.Name); c != 0 {
 		return c
 	}
@@ -215,9 +256,7 @@ type sink interface{ fact(*Fact) }
 
 func (m Manifest) walk(s sink) {
 	s.fact(&schemeFact)
-	for i := range m.facts {
-		s.fact(&m.facts[i])
-	}
+	m.each(s.fact)
 }
 
 // Key hashes the manifest.
@@ -314,7 +353,7 @@ func ParseManifest(text string) (Manifest, error) {
 		}
 		m.facts = append(m.facts, f)
 	}
-	if !slices.IsSortedFunc(m.facts, compareFacts) || m.Text() != text {
+	if !slices.IsSortedFunc(m.facts, func(x, y Fact) int { return compareFacts(&x, &y) }) || m.Text() != text {
 		return Manifest{}, errors.New("reading manifest: the text is not in canonical form")
 	}
 	return m, nil

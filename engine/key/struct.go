@@ -103,7 +103,9 @@ func (b *Builder) value(name, label string, v reflect.Value) {
 	t := v.Type()
 	switch {
 	case t == digestType:
-		b.Digest(name, label, v.Interface().(Digest))
+		var d Digest
+		reflect.Copy(reflect.ValueOf(d[:]), v)
+		b.Digest(name, label, d)
 		return
 	case t == durationType:
 		if !strings.HasSuffix(name, "_ns") {
@@ -116,11 +118,11 @@ func (b *Builder) value(name, label string, v reflect.Value) {
 		}
 		b.value(name, label, v.Elem())
 		return
-	case t.Kind() != reflect.Pointer && t.Implements(factorType):
+	case t.Kind() != reflect.Pointer && t.NumMethod() > 0 && t.Implements(factorType):
 		typ, text := v.Interface().(Factor).KeyFact()
 		b.Add(Fact{name, label, typ, text})
 		return
-	case t.Kind() != reflect.Pointer && reflect.PointerTo(t).Implements(factorType):
+	case t.Kind() != reflect.Pointer && (t.PkgPath() != "" || t.Kind() == reflect.Struct) && reflect.PointerTo(t).Implements(factorType):
 		panic(fmt.Sprintf("key: fact %s: KeyFact of %s has a pointer receiver and would be passed over", name, t))
 	}
 	b.kind(name, label, v)

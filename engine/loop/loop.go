@@ -38,8 +38,9 @@ type Loop struct {
 	Bound   int    // the most rounds, at least 1
 	Start   []byte // the first state; JSON
 	// Declare gives the nodes of a round, counted from 1. Every address begins
-	// with Address(round). Take are the outputs that the decision gets, in
-	// this order and by these names.
+	// with Address(round), and is of that block unless it has one that begins so
+	// too. Take are the outputs that the decision gets, in this order and by
+	// these names.
 	Declare func(state []byte, round int) (decls []compile.Decl, take []compile.Input, err error)
 	// Decide reads what the round gave. An error is a failed decision, and
 	// ends the loop as failed.
@@ -132,7 +133,9 @@ func (l *Loop) compile(state []byte, round int, env compile.Env) (*compile.Graph
 		if !strings.HasPrefix(decls[i].Addr, prefix) {
 			return nil, fmt.Errorf("declaring %s: node %s does not lie in it", l.Address(round), decls[i].Addr)
 		}
-		decls[i].Block = l.Address(round)
+		if !strings.HasPrefix(decls[i].Block, prefix) {
+			decls[i].Block = l.Address(round)
+		}
 	}
 	decls = append(decls, compile.Decl{
 		Addr: prefix + decisionName, Kind: l.kind(), Block: l.Address(round), Inputs: take,
@@ -179,7 +182,11 @@ func (l *Loop) round(state []byte, number int, c Config) (Round, error) {
 	o := c.Options
 	o.Replace = nil
 	for _, name := range c.Options.Replace {
-		if _, missing := r.Graph.Select(name); missing == nil {
+		if name == l.Address(number) {
+			for i := range r.Graph.Actions {
+				o.Replace = append(o.Replace, r.Graph.Actions[i].Addr)
+			}
+		} else if _, missing := r.Graph.Select(name); missing == nil {
 			o.Replace = append(o.Replace, name)
 		}
 	}

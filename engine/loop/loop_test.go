@@ -253,3 +253,30 @@ func TestLostDecision(t *testing.T) {
 	}
 	s.wantRan("count.round[2].decision")
 }
+
+// TestBlocksOfARound: a node may have a block of its own below its round, and is
+// replaced with the round all the same; a block elsewhere is not one of it.
+func TestBlocksOfARound(t *testing.T) {
+	s := newScripted(t)
+	declare := s.loop.Declare
+	for given, want := range map[string]string{"count.round[1].side": "count.round[1].side", "framework.x": "count.round[1]", "": "count.round[1]"} {
+		s.loop.Declare = func(b []byte, round int) ([]compile.Decl, []compile.Input, error) {
+			d, take, err := declare(b, round)
+			d[0].Block = strings.Replace(given, "round[1]", fmt.Sprintf("round[%d]", round), 1)
+			return d, take, err
+		}
+		s.run()
+		v, err := s.loop.Plan(s.config("count.round[1]"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := v.Rounds[0].Graph
+		id, _ := g.Lookup("count.round[1].work")
+		if got := g.Actions[id].Block; got != want {
+			t.Errorf("block %q became %q, want %q", given, got, want)
+		}
+		if n := v.Rounds[0].Plan.Counts.Changes(); n != 2 {
+			t.Errorf("block %q: replacing the round runs %d nodes, want its work and its decision", given, n)
+		}
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"github.com/sotabuild/sotabuild/engine/compile"
 	"github.com/sotabuild/sotabuild/engine/graph"
 	"github.com/sotabuild/sotabuild/engine/key"
+	"github.com/sotabuild/sotabuild/engine/plan/renamed"
 )
 
 // Make says of every node what apply would do and why. It reads records only,
@@ -16,7 +17,7 @@ import (
 // problems, which are wrong names in the options, there is no plan.
 func Make(g *compile.Graph, r cache.Reader, o Options) (*Plan, []compile.Problem) {
 	m := maker{
-		g: g, r: r, past: newComparer(g, r),
+		g: g, r: r, past: renamed.New(g, r),
 		now:  o.Now,
 		plan: &Plan{Nodes: make([]Node, len(g.Actions)), Serial: r.Serial()}, changed: map[key.Key]graph.NodeID{},
 	}
@@ -109,7 +110,7 @@ func roots(nodes []Node) []Root {
 type maker struct {
 	g               *compile.Graph
 	r               cache.Reader
-	past            *comparer
+	past            *renamed.Finder
 	now             time.Time
 	plan            *Plan
 	changed         map[key.Key]graph.NodeID // the first node of a key that is stale by a change
@@ -177,7 +178,7 @@ func (m *maker) toRun(a *compile.Action, n Node, manifest key.Manifest, records 
 		n.Reason.Changes, n.Reason.Text = diff(before, manifest)
 	case m.sameChange(&n):
 	default:
-		near, changes := m.past.nearest(a.Kind.Name, manifest, true)
+		near, changes := m.past.Nearest(a.Kind.Name, manifest, true)
 		switch before = near; {
 		case near == nil:
 			n.Verdict, n.Reason.Cause = New, CauseNew
@@ -231,7 +232,7 @@ func (m *maker) undecided(a *compile.Action, manifest key.Manifest) Node {
 	history := m.r.History(a.Addr)
 	before := newest(history)
 	if before == nil {
-		before, _ = m.past.nearest(a.Kind.Name, manifest, false)
+		before, _ = m.past.Nearest(a.Kind.Name, manifest, false)
 	}
 	if m.replace[a.ID] {
 		n.Verdict, n.Reason = Stale, Reason{Cause: CauseReplace, Root: a.ID}

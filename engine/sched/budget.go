@@ -12,10 +12,10 @@ import (
 // anything of it may start. What needs no GPU and runs inside this process costs
 // nothing worth counting.
 func (s *scheduler) fit(u *unit) bool {
-	if s.cfg.Plan.Budget.Empty() || u.kind.Func != nil && len(u.gpus) == 0 {
+	if s.cfg.Plan.Budget.Empty() || u.kind.Func != nil && len(u.GPUs) == 0 {
 		return true
 	}
-	n, why := s.spending.Fit(u.kind.Name, s.seconds(u), len(u.gpus), s.cfg.Now())
+	n, why := s.spending.Fit(u.kind.Name, s.seconds(u), len(u.GPUs), s.cfg.Now())
 	rest := u.nodes[n:]
 	u.nodes = u.nodes[:n]
 	s.leaveOut(rest, why)
@@ -23,7 +23,7 @@ func (s *scheduler) fit(u *unit) bool {
 }
 
 func (s *scheduler) cost(u *unit) budget.Cost {
-	return s.spending.Cost(u.kind.Name, s.seconds(u), len(u.gpus))
+	return s.spending.Cost(u.kind.Name, s.seconds(u), len(u.GPUs))
 }
 
 // seconds is what the nodes of a unit took the last time, 0 if not known.

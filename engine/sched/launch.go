@@ -17,15 +17,15 @@ import (
 
 // start starts what the pools and the budget allow.
 func (s *scheduler) start() {
-	for _, h := range s.hosts.list {
+	for _, h := range s.hosts.All() {
 		for refused := true; refused; {
 			refused = false
-			for _, u := range h.admit() {
+			for _, u := range h.Admit() {
 				if s.fit(u) {
 					s.launch(u)
 					continue
 				}
-				h.give(u)
+				h.Give(u)
 				refused = true // what it held is free for the next one
 			}
 		}
@@ -143,12 +143,12 @@ func (s *scheduler) conclude(id graph.NodeID, d work.Done) {
 func (s *scheduler) retire(u *unit, end work.Ended) {
 	s.running--
 	s.spending.End(s.cost(u), s.cfg.Now().Sub(u.since))
-	u.host.give(u)
+	u.host.Give(u)
 	if end.Err != nil {
 		s.fail(end.Err)
 	}
 	if end.Lost {
-		for _, d := range u.host.lose(u, s.graph.Actions[u.nodes[0]].Addr) {
+		for _, d := range u.host.Lose(u, s.graph.Actions[u.nodes[0]].Addr) {
 			s.doom(d)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/sotabuild/sotabuild/engine/graph"
 	"github.com/sotabuild/sotabuild/engine/key"
 	"github.com/sotabuild/sotabuild/engine/sched/budget"
+	"github.com/sotabuild/sotabuild/engine/sched/pool"
 	"github.com/sotabuild/sotabuild/engine/sched/work"
 )
 
@@ -33,7 +34,7 @@ type scheduler struct {
 	open    int    // nodes that are not final
 	flight  map[key.Key]graph.NodeID
 	batches []*batch // in graph order
-	hosts   hosts
+	hosts   pool.Hosts[*unit]
 	changes
 	control
 	worker   work.Worker
@@ -72,7 +73,7 @@ func newScheduler(ctx context.Context, cfg Config) *scheduler {
 	}
 	s := &scheduler{
 		cfg: cfg, graph: cfg.Graph, nodes: make([]node, len(cfg.Graph.Actions)), open: len(cfg.Graph.Actions),
-		flight: map[key.Key]graph.NodeID{}, hosts: hosts{slots: cfg.Slots},
+		flight: map[key.Key]graph.NodeID{}, hosts: pool.Hosts[*unit]{Slots: cfg.Slots},
 	}
 	s.spending = budget.Spending{Budget: cfg.Plan.Budget, Past: cfg.Store.Kind}
 	s.started, s.reports = cfg.Now(), make(chan report)

@@ -282,6 +282,7 @@ func TestWhyStepsNeverRan(t *testing.T) {
 		"lost":        {executors.Outcome{Reason: executors.Lost, Detail: "no such job"}, "lost", "no such job"},
 		"killed":      {executors.Outcome{Reason: executors.Signaled, Signal: "killed"}, "lost", "the supervisor was ended by signal killed"},
 		"exited":      {executors.Outcome{Reason: executors.Exited, Code: 2}, "lost", "the supervisor exited with code 2"},
+		"preempted":   {executors.Outcome{Reason: executors.Preempted, Detail: "by a higher priority"}, "preempted", "by a higher priority"},
 		"stopped":     {executors.Outcome{Reason: executors.Stopped, Detail: "by an operator"}, "interrupted", "by an operator"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -57,9 +57,10 @@ type Options struct {
 	// nodes (/dev/dri/renderD128), need no option.
 	CDI bool
 	// Creating is told of an image before it is pulled or loaded, by the name
-	// that the daemon will have for it; an error of it ends the attempt. nil
-	// wants to know nothing.
-	Creating func(image string) error
+	// that the daemon will have for it and the daemon's own identity; an error of
+	// it ends the attempt. What it returns is told the daemon's id of the image
+	// that was made. nil wants to know nothing.
+	Creating func(daemon, image string) (made func(id string) error, err error)
 	// Temp is the folder for images on their way to or from the daemon; "" is
 	// the system's.
 	Temp string
@@ -103,7 +104,7 @@ func Dial(ctx context.Context, o Options) (*Executor, error) {
 		o.Say = func(string) {}
 	}
 	if o.Creating == nil {
-		o.Creating = func(string) error { return nil }
+		o.Creating = func(string, string) (func(string) error, error) { return func(string) error { return nil }, nil }
 	}
 	if o.Self != "" && !filepath.IsAbs(o.Self) {
 		return nil, fmt.Errorf("using docker: the program %q is no absolute path", o.Self)

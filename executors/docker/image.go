@@ -75,9 +75,7 @@ func (e *Executor) resolve(ctx context.Context, ref string) (*found, error) {
 		if badRef != nil {
 			return nil, badRef
 		}
-		if err = e.pull(ctx, ref); err == nil {
-			f, err = e.inspect(ctx, ref, ref)
-		}
+		f, err = e.pull(ctx, ref)
 	}
 	if err != nil {
 		return nil, err
@@ -136,7 +134,8 @@ func (e *Executor) load(ctx context.Context, ref string) (*found, error) {
 	if err != nil && !errdefs.IsNotFound(err) {
 		return nil, err
 	}
-	if err := e.o.Creating(tag); err != nil {
+	made, err := e.o.Creating(e.info.ID, tag)
+	if err != nil {
 		return nil, err
 	}
 	e.o.Say(fmt.Sprintf("loading image %s as %s", ref, tag))
@@ -168,14 +167,14 @@ func (e *Executor) load(ctx context.Context, ref string) (*found, error) {
 	if !slices.Equal(f.img.DiffIDs, img.DiffIDs) {
 		return nil, fmt.Errorf("loading image %s: the daemon's %s has other layers than the file", ref, tag)
 	}
-	return f, nil
+	return f, made(f.id)
 }
 
 // pull gets an image from its registry, with the credentials of docker login.
-func (e *Executor) pull(ctx context.Context, ref string) error {
+func (e *Executor) pull(ctx context.Context, ref string) (*found, error) {
 	login, err := image.Login(ref)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	o := daemonimage.PullOptions{Platform: "linux/" + e.platform().Architecture}
 	if login != (image.Credentials{}) {
@@ -183,22 +182,27 @@ func (e *Executor) pull(ctx context.Context, ref string) error {
 			Username: login.User, Password: login.Password, IdentityToken: login.IdentityToken, RegistryToken: login.RegistryToken,
 		})
 		if err != nil {
-			return fmt.Errorf("pulling image %s: %w", ref, err)
+			return nil, fmt.Errorf("pulling image %s: %w", ref, err)
 		}
 	}
-	if err := e.o.Creating(ref); err != nil {
-		return err
+	made, err := e.o.Creating(e.info.ID, ref)
+	if err != nil {
+		return nil, err
 	}
 	e.o.Say("pulling image " + ref)
 	body, err := e.cli.ImagePull(ctx, ref, o)
 	if err != nil {
-		return fmt.Errorf("pulling image %s: %w", ref, err)
+		return nil, fmt.Errorf("pulling image %s: %w", ref, err)
 	}
 	defer body.Close()
 	if err := e.progress(ref, body); err != nil {
-		return fmt.Errorf("pulling image %s: %w", ref, err)
+		return nil, fmt.Errorf("pulling image %s: %w", ref, err)
 	}
-	return nil
+	f, err := e.inspect(ctx, ref, ref)
+	if err != nil {
+		return nil, err
+	}
+	return f, made(f.id)
 }
 
 // sayEvery is how often a long pull says how far it is.

@@ -18,10 +18,12 @@ import (
 // ErrAbsent marks an image that the daemon does not have.
 var ErrAbsent = errors.New("the daemon does not have the image")
 
+const loadedPrefix = "sotabuild-image:"
+
 // LoadedName is what the daemon calls an image that came from a file: it says
 // the content, because a file's own tags could move other people's.
 func LoadedName(img *image.Image) string {
-	return "sotabuild-image:" + strings.TrimPrefix(img.ConfigDigest, "sha256:")[:32]
+	return loadedPrefix + strings.TrimPrefix(img.ConfigDigest, "sha256:")[:32]
 }
 
 // Present describes an image by its name if the daemon has it, like Image, and
@@ -81,11 +83,31 @@ func (e *Executor) save(ctx context.Context, ref, path string) error {
 	return errors.Join(err, f.Close())
 }
 
+// ErrNotOurs marks an image that bears the name of one that was made, and is
+// another one, or may be.
+var ErrNotOurs = errors.New("it may be somebody else's")
+
 // Remove removes an image's name from the daemon, and its layers if nobody else
-// has them. One that a container uses stays, and that is the error; one that is
-// not there is none.
-func (e *Executor) Remove(ctx context.Context, name string) error {
-	_, err := e.cli.ImageRemove(ctx, name, daemonimage.RemoveOptions{PruneChildren: true})
+// has them. daemon and id are what Creating and its answer were told: an image
+// that another daemon has, or that has another id, or none that was ever told,
+// stays, and the error is ErrNotOurs. One that a container uses stays, and that
+// is the error; of one that is not there it is ErrAbsent.
+func (e *Executor) Remove(ctx context.Context, daemon, name, id string) error {
+	if daemon != e.info.ID {
+		return fmt.Errorf("removing image %s: the daemon at %s is not the one that it was given to; start that one, or name it with DOCKER_HOST", name, e.cli.DaemonHost())
+	}
+	in, err := e.cli.ImageInspect(ctx, name)
+	if errdefs.IsNotFound(err) {
+		return fmt.Errorf("%w %s", ErrAbsent, name)
+	}
+	if err != nil {
+		return fmt.Errorf("removing image %s: %w", name, err)
+	}
+	// A name that only we give says the content itself.
+	if in.ID != id && !(id == "" && strings.HasPrefix(name, loadedPrefix)) {
+		return fmt.Errorf("image %s: %w, as it is not known to be what was made under this name; `docker image rm %s` removes it", name, ErrNotOurs, name)
+	}
+	_, err = e.cli.ImageRemove(ctx, name, daemonimage.RemoveOptions{PruneChildren: true})
 	if err != nil && !errdefs.IsNotFound(err) {
 		return fmt.Errorf("removing image %s: %w", name, err)
 	}

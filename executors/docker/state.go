@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/sotabuild/sotabuild/executors"
 	"github.com/sotabuild/sotabuild/executors/ledger"
+	"github.com/sotabuild/sotabuild/internal/lazyregexp"
 )
 
 // state is what Dir/.docker/task.json says.
@@ -46,7 +46,7 @@ func (r ref) gone() bool {
 // none is the id of a container that was never made.
 const none = "0"
 
-var wordID = regexp.MustCompile(`^([0-9a-f]{64}|0)$`)
+var wordID = lazyregexp.New(`^([0-9a-f]{64}|0)$`)
 
 func parse(h executors.Handle) (ref, error) {
 	id, dir, _ := strings.Cut(h.Ref, ":")

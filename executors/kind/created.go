@@ -7,41 +7,36 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
-	"github.com/sotabuild/sotabuild/executors/ledger"
-	"github.com/sotabuild/sotabuild/executors/proc"
+	"github.com/sotabuild/sotabuild/executors/creation"
 )
 
-// What is made on a host beside the store's records is written down before it
-// is made, so that clean-up removes what is written down and nothing else
-// (R078). There are two places: images that a daemon keeps stand in
-// created.json; everything else lies below Setup.Folder, in folders whose names
-// say what they are.
+// Images that a daemon keeps stand in the registry of what was created. All else
+// that is made beside the store's records lies below Setup.Folder, in folders
+// whose names say what they are (R078).
 
-// Created is something that a daemon was given.
-type Created struct {
-	Kind string    `json:"kind"` // whose daemon
-	Name string    `json:"name"` // as it calls it
-	At   time.Time `json:"at"`
+func (s Setup) registry() creation.Registry {
+	return creation.Registry(filepath.Join(s.Folder, "created.json"))
 }
 
-func (s Setup) createdFile() string { return filepath.Join(s.Folder, "created.json") }
+// temps is where processes have their temporary folders.
+func (s Setup) temps() string { return filepath.Join(s.Folder, "tmp") }
 
-// creating is what a daemon's executor calls before it makes an image.
-func (s Setup) creating(kind string) func(name string) error {
-	return func(name string) error {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
-		return ledger.Update(ctx, s.createdFile(), func(list *[]Created) error {
-			if !slices.ContainsFunc(*list, func(c Created) bool { return c.Kind == kind && c.Name == name }) {
-				*list = append(*list, Created{kind, name, time.Now().UTC()})
-			}
-			return nil
-		})
+// Temp makes and returns this process's temporary folder, and removes those of
+// processes that are gone. RemoveTemp removes it.
+func (s Setup) Temp() (string, error) { return creation.Temp(s.temps()) }
+
+// RemoveTemp removes this process's temporary folder, if it has one.
+func (s Setup) RemoveTemp() error { return creation.Drop(s.temps()) }
+
+// creating is what a daemon's executor calls before it makes an image. reach
+// are the options by which the daemon is found again.
+func (s Setup) creating(kind string, reach map[string]string) func(daemon, name string) (func(string) error, error) {
+	return func(daemon, name string) (func(string) error, error) {
+		t := creation.Thing{Kind: kind, Name: name, Keeper: daemon, Reach: reach, At: time.Now().UTC()}
+		return func(id string) error { return s.registry().Made(t, id) }, s.registry().Intend(t)
 	}
 }
 
@@ -67,29 +62,37 @@ type Used struct {
 // Name is the entry of an image in Used.Names.
 func Name(kind, name string) string { return kind + " " + name }
 
+// settled is how long a daemon may still be making what a killed process has
+// asked it for.
+const settled = time.Hour
+
 // Leftovers lists what was created and is not used: images in daemons, unpacked
 // images, and the temporary files of processes that are gone. The caller holds
 // the store's lock, and no task runs.
 func Leftovers(table []Kind, s Setup, used Used, now time.Time) ([]Leftover, error) {
-	list, err := ledger.Read[[]Created](s.createdFile())
+	list, err := s.registry().Things()
 	if err != nil {
 		return nil, err
 	}
 	var out []Leftover
-	for _, c := range list {
-		k, ok := Named(table, c.Kind)
-		if !ok || k.Remove == nil || used.Names[Name(c.Kind, c.Name)] {
+	for _, t := range list {
+		k, ok := Named(table, t.Kind)
+		if !ok || k.Remove == nil || used.Names[Name(t.Kind, t.Name)] {
 			continue
 		}
-		out = append(out, Leftover{Kind: "image", Name: c.Kind + ": " + c.Name, Age: now.Sub(c.At), Reason: "no framework of the campaign uses it",
+		out = append(out, Leftover{Kind: "image", Name: t.Kind + ": " + t.Name, Age: now.Sub(t.At), Reason: "no framework of the campaign uses it",
 			remove: func(ctx context.Context) error {
-				if err := k.Remove(ctx, s, c.Name); err != nil {
+				err := k.Remove(ctx, s, t)
+				if errors.Is(err, ErrAbsent) {
+					if t.ID == "" && now.Sub(t.At) < settled {
+						return nil // it stays written down
+					}
+					err = nil
+				}
+				if err != nil && !errors.Is(err, ErrNotOurs) {
 					return err
 				}
-				return ledger.Update(ctx, s.createdFile(), func(list *[]Created) error {
-					*list = slices.DeleteFunc(*list, func(o Created) bool { return o.Kind == c.Kind && o.Name == c.Name })
-					return nil
-				})
+				return errors.Join(err, s.registry().Forget(t))
 			}})
 	}
 	roots, err := s.unusedRoots(used, now)
@@ -123,20 +126,12 @@ func (s Setup) unusedRoots(used Used, now time.Time) ([]Leftover, error) {
 
 // orphans are the temporary folders of processes that are gone.
 func (s Setup) orphans(now time.Time) ([]Leftover, error) {
-	entries, err := os.ReadDir(filepath.Join(s.Folder, "tmp"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("listing temporary files of images: %w", err)
-	}
+	paths, err := creation.Orphans(s.temps())
 	var out []Leftover
-	for _, e := range entries {
-		if alive, ours := owner(e.Name()); ours && !alive {
-			out = append(out, s.folder("temporary", filepath.Join(s.Folder, "tmp", e.Name()), "its process is gone", now))
-		}
+	for _, p := range paths {
+		out = append(out, s.folder("temporary", p, "its process is gone", now))
 	}
-	return out, nil
+	return out, err
 }
 
 func (s Setup) folder(kind, path, reason string, now time.Time) Leftover {
@@ -166,40 +161,4 @@ func RemoveOrphans(ctx context.Context, s Setup) error {
 		errs = append(errs, l.Remove(ctx))
 	}
 	return errors.Join(errs...)
-}
-
-// temp is the folder of this process for images on their way.
-func (s Setup) temp() (string, error) {
-	boot, err := proc.BootID()
-	if err != nil {
-		return "", err
-	}
-	self, err := proc.Read(os.Getpid())
-	if err != nil {
-		return "", fmt.Errorf("finding our own process: %w", err)
-	}
-	dir := filepath.Join(s.Folder, "tmp", fmt.Sprintf("%d.%d.%s", self.Pid, self.Start, boot))
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", fmt.Errorf("making a temporary folder: %w", err)
-	}
-	return dir, nil
-}
-
-// owner reports whether the process of a temporary folder's name lives; ours is
-// false of a name that is none of these.
-func owner(name string) (alive, ours bool) {
-	parts := strings.SplitN(name, ".", 3)
-	if len(parts) != 3 {
-		return false, false
-	}
-	pid, err1 := strconv.Atoi(parts[0])
-	start, err2 := strconv.ParseUint(parts[1], 10, 64)
-	if err1 != nil || err2 != nil {
-		return false, false
-	}
-	boot, err := proc.BootID()
-	if err != nil {
-		return true, true // It cannot be told, so it stays.
-	}
-	return boot == parts[2] && proc.ID{Pid: pid, Start: start}.Alive(), true
 }

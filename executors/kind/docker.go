@@ -1,12 +1,15 @@
 package kind
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 
 	"github.com/sotabuild/sotabuild/executors"
+	"github.com/sotabuild/sotabuild/executors/creation"
 	executor "github.com/sotabuild/sotabuild/executors/docker"
 	"github.com/sotabuild/sotabuild/executors/image"
 )
@@ -17,19 +20,42 @@ var docker = Kind{
 	Answers: dockerAnswers,
 	Open:    openDocker,
 	Pull:    pullDocker,
-	Remove: func(ctx context.Context, s Setup, name string) error {
-		return withDocker(ctx, s, func(e *executor.Executor) error { return e.Remove(ctx, name) })
-	},
-	Holds: dockerName,
-	Disk:  dockerDisk,
+	Remove:  removeDocker,
+	Holds:   dockerName,
+	Disk:    dockerDisk,
 }
 
 func dockerOptions(s Setup, temp string) executor.Options {
 	return executor.Options{
 		Self: s.Self, Host: s.Options["host"], Certs: s.Options["certs"], Network: s.Options["network"],
 		Files: executor.Files(s.Options["files"]), CDI: s.Options["gpus"] == "cdi",
-		Temp: temp, Creating: s.creating("docker"), Say: s.Say,
+		Temp: temp, Creating: s.creating("docker", reach(s)), Say: s.Say,
 	}
+}
+
+// reach are the options that reach the same daemon also when our environment
+// names another one.
+func reach(s Setup) map[string]string {
+	out := map[string]string{}
+	for option, variable := range map[string]string{"host": "DOCKER_HOST", "certs": "DOCKER_CERT_PATH"} {
+		if v := cmp.Or(s.Options[option], os.Getenv(variable)); v != "" {
+			out[option] = v
+		}
+	}
+	return out
+}
+
+// removeDocker removes an image from the daemon that was given it.
+func removeDocker(ctx context.Context, s Setup, t creation.Thing) error {
+	s.Options = t.Reach
+	err := withDocker(ctx, s, func(e *executor.Executor) error { return e.Remove(ctx, t.Keeper, t.Name, t.ID) })
+	switch {
+	case errors.Is(err, executor.ErrNotOurs):
+		return fmt.Errorf("%w: %w", ErrNotOurs, err)
+	case errors.Is(err, executor.ErrAbsent):
+		return fmt.Errorf("%w: %w", ErrAbsent, err)
+	}
+	return err
 }
 
 // dial connects; temp is for who brings images or takes them out.
@@ -40,7 +66,7 @@ func dial(ctx context.Context, s Setup, temp string) (*executor.Executor, error)
 // newDocker dials with a bound of its own: what it makes lives longer than the
 // question.
 func newDocker(s Setup) (executors.Executor, error) {
-	temp, err := s.temp()
+	temp, err := s.Temp()
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +83,7 @@ func newDocker(s Setup) (executors.Executor, error) {
 }
 
 func withDocker(ctx context.Context, s Setup, do func(*executor.Executor) error) error {
-	temp, err := s.temp()
+	temp, err := s.Temp()
 	if err != nil {
 		return err
 	}

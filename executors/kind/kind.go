@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/sotabuild/sotabuild/executors"
+	"github.com/sotabuild/sotabuild/executors/creation"
 	"github.com/sotabuild/sotabuild/executors/image"
 )
 
@@ -68,10 +69,10 @@ type Kind struct {
 	// images, or that reads its images where they are.
 	Pull func(ctx context.Context, s Setup, ref string, say func(string)) error
 	// Holds is what the kind calls the image of a reference, as it is noted when
-	// it is created, and Remove removes it. nil of a kind that keeps its images
-	// below Setup.Folder.
+	// it is created, and Remove removes it; an error that is ErrNotOurs says that
+	// it stays for good, ErrAbsent that there is none. nil of a kind that keeps its images below Setup.Folder.
 	Holds  func(ctx context.Context, ref string) (string, error)
-	Remove func(ctx context.Context, s Setup, name string) error
+	Remove func(ctx context.Context, s Setup, t creation.Thing) error
 	// Disk is the folder of this host that its images fill beside
 	// Setup.Folder; nil or "" is none.
 	Disk func(context.Context, Setup) (string, error)
@@ -79,6 +80,10 @@ type Kind struct {
 
 // patience bounds how long a daemon is waited for.
 const patience = 10 * time.Second
+
+// ErrNotOurs marks what bears the name of something that was made, and may be
+// somebody else's.
+var ErrNotOurs = errors.New("it is not removed")
 
 // ErrAbsent marks an image that is not here and could be pulled.
 var ErrAbsent = errors.New("the image is not here")

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sotabuild/sotabuild/executors"
+	"github.com/sotabuild/sotabuild/executors/creation"
 	"github.com/sotabuild/sotabuild/executors/image"
 	executor "github.com/sotabuild/sotabuild/executors/oci"
 )
@@ -27,7 +28,7 @@ var oci = Kind{
 }
 
 func newOCI(s Setup) *executor.Executor {
-	return executor.New(executor.Options{Self: s.Self, Folder: s.Folder, Runtime: s.Options["runtime"], Roots: []string{s.Tasks}})
+	return executor.New(executor.Options{Self: s.Self, Folder: s.Folder, Runtime: s.Options["runtime"], Roots: []string{s.Tasks}, Temp: creation.SystemTemp})
 }
 
 func ociAnswers(ctx context.Context, s Setup) (string, error) {

@@ -44,7 +44,7 @@ func Read[T any](path string) (T, error) {
 // takes no lock: Update's change calls it for what must be durable before the
 // change goes on.
 func Write[T any](path string, v T) error {
-	if err := put(path, v, (*os.File).Sync); err != nil {
+	if err := put(path, v, (*os.File).Sync, os.Rename); err != nil {
 		return err
 	}
 	dir, err := os.Open(filepath.Dir(path))
@@ -56,10 +56,20 @@ func Write[T any](path string, v T) error {
 
 // Note is Write for what need not outlive a power cut.
 func Note[T any](path string, v T) error {
-	return put(path, v, func(*os.File) error { return nil })
+	return put(path, v, func(*os.File) error { return nil }, swap)
 }
 
-func put[T any](path string, v T, sync func(*os.File) error) error {
+// swap is os.Rename onto a file by exchanging the two. A rename that replaces a
+// file makes ext4 write out the new one at once, which is what Note leaves to the
+// system.
+func swap(from, to string) error {
+	if err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_EXCHANGE); err != nil {
+		return os.Rename(from, to) // there is none yet, or the file system knows no exchange
+	}
+	return os.Remove(from)
+}
+
+func put[T any](path string, v T, sync func(*os.File) error, rename func(from, to string) error) error {
 	text, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("encoding the task's state: %w", err)
@@ -71,7 +81,7 @@ func put[T any](path string, v T, sync func(*os.File) error) error {
 	_, err = file.Write(text)
 	err = errors.Join(err, sync(file), file.Close())
 	if err == nil {
-		err = os.Rename(file.Name(), path)
+		err = rename(file.Name(), path)
 	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("writing the task's state: %w", err), os.Remove(file.Name()))

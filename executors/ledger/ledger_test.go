@@ -67,3 +67,19 @@ func TestLockIsWaitedForWhileTheContextLives(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestNotesLeaveOneFile replaces a note by another, and by a third.
+func TestNotesLeaveOneFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "task.json")
+	for n := range 3 {
+		if err := Note(path, page{n}); err != nil {
+			t.Fatal(err)
+		}
+		if p, err := Read[page](path); err != nil || p.N != n {
+			t.Errorf("note %d: %+v, %v", n, p, err)
+		}
+		if entries, err := os.ReadDir(filepath.Dir(path)); err != nil || len(entries) != 1 {
+			t.Errorf("the folder holds %v, %v", entries, err)
+		}
+	}
+}

@@ -50,9 +50,10 @@ type Executor struct {
 
 // started is a task that this process started.
 type started struct {
-	cmd      *exec.Cmd
-	lifeline *os.File
-	once     sync.Once // of waiting: a child is waited for once
+	cmd        *exec.Cmd
+	supervisor bool // the program is our own, not one that the task names
+	lifeline   *os.File
+	once       sync.Once // of waiting: a child is waited for once
 }
 
 var _ executors.Executor = (*Executor)(nil)
@@ -260,7 +261,7 @@ func (e *Executor) spawn(t executors.Task, group *proc.Cgroup) (proc.ID, error) 
 		return proc.ID{}, errors.Join(err, write.Close())
 	}
 	e.mu.Lock()
-	e.tasks[t.ID] = &started{cmd: cmd, lifeline: write}
+	e.tasks[t.ID] = &started{cmd: cmd, supervisor: len(t.Process.Args) == 0, lifeline: write}
 	e.mu.Unlock()
 	id, err := proc.Identify(cmd.Process.Pid)
 	if err != nil {

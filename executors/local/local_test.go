@@ -405,6 +405,60 @@ func TestKilledRunnerLeavesNothing(t *testing.T) {
 	}
 }
 
+// TestOnlyOneThatEndedAloneIsBelieved: a supervisor's good end alone does not
+// spare the look for what it has left.
+func TestOnlyOneThatEndedAloneIsBelieved(t *testing.T) {
+	task := newTask(t)
+	program := filepath.Join(task.Dir, "careless")
+	text := "#!/bin/sh\nsetsid sleep 1000 & echo '{\"task\": \"" + string(task.ID) + "\"}' >exit.json\n"
+	if err := os.WriteFile(program, []byte(text), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	e := New(program)
+	if o := wait(t, e, start(t, e, task)); o.Reason != executors.Exited || o.Code != 0 {
+		t.Errorf("outcome %+v", o)
+	}
+	if left := alive(t, task); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+// TestWhoIsBelieved is about the word that spares the look at all processes,
+// which a control group would hide.
+func TestWhoIsBelieved(t *testing.T) {
+	ran := func(argv ...string) *exec.Cmd {
+		cmd := exec.Command(argv[0], argv[1:]...)
+		_ = cmd.Run() // how it ended is what is asked
+		return cmd
+	}
+	good, bad := ran("true"), ran("false")
+	for _, c := range []struct {
+		name       string
+		cmd        *exec.Cmd
+		supervisor bool
+		exit       string
+		want       bool
+	}{
+		{"alone", good, true, `{"task": "a", "alone": true}`, true},
+		{"notsaid", good, true, `{"task": "a"}`, false},
+		{"othertask", good, true, `{"task": "b", "alone": true}`, false},
+		{"norecord", good, true, ``, false},
+		{"failed", bad, true, `{"task": "a", "alone": true}`, false},
+		{"anyprogram", good, false, `{"task": "a", "alone": true}`, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := os.WriteFile(filepath.Join(dir, "exit.json"), []byte(c.exit), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			s := &started{cmd: c.cmd, supervisor: c.supervisor}
+			if got := s.alone("a", dir); got != c.want {
+				t.Errorf("believed: %t, want %t", got, c.want)
+			}
+		})
+	}
+}
+
 // nothingLooksFinished says that the first step is kept and the second is not.
 func nothingLooksFinished(t *testing.T, task executors.Task) {
 	t.Helper()

@@ -199,7 +199,11 @@ func (e *Executor) collect(ctx context.Context, h executors.Handle, tree []proc.
 	} else if _, err := runner.ReadExit(r.dir); err == nil {
 		found.Reason, found.Detail = executors.Exited, "seen by its exit.json"
 	}
-	if err := sweep(ctx, h.Task, r, s.Cgroup, tree); err != nil {
+	left := remains
+	if mine != nil && mine.alone(h.Task, r.dir) {
+		left = nothing
+	}
+	if err := sweep(ctx, h.Task, r, s.Cgroup, tree, left); err != nil {
 		return executors.Outcome{}, err
 	}
 	err = r.update(ctx, func(now *state) error {
@@ -240,12 +244,24 @@ func (s *started) wait(found executors.Outcome) executors.Outcome {
 	return found
 }
 
+// alone says whether our child, which was waited for, was a supervisor that came
+// to its end with nothing below it. Then the table of all processes of the host,
+// which may be long, need not be read.
+func (s *started) alone(task executors.TaskID, dir string) bool {
+	if !s.supervisor || s.cmd.ProcessState.ExitCode() != 0 {
+		return false
+	}
+	record, err := runner.ReadExit(dir)
+	return err == nil && record.Task == task && record.Alone
+}
+
 // sweepPatience bounds the end of what a supervisor left behind (DESIGN 11.4).
 const sweepPatience = 5 * time.Second
 
 // sweep ends everything that a task whose supervisor is dead has left. outer is
-// the control group that it was started in; "" is none.
-func sweep(ctx context.Context, task executors.TaskID, r ref, outer string, seen []proc.Process) error {
+// the control group that it was started in; "" is none. find looks at the table
+// of processes: remains, or nothing where that is known to find none.
+func sweep(ctx context.Context, task executors.TaskID, r ref, outer string, seen []proc.Process, find finder) error {
 	tree, err := runner.ReadTree(r.dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -271,7 +287,7 @@ func sweep(ctx context.Context, task executors.TaskID, r ref, outer string, seen
 		known = append(known, p.ID)
 	}
 	for late := time.Now().Add(sweepPatience); ; {
-		left, err := remains(task, r.id, known)
+		left, err := find(task, r.id, known)
 		if err != nil {
 			return err
 		}
@@ -308,6 +324,10 @@ func sweep(ctx context.Context, task executors.TaskID, r ref, outer string, seen
 	}
 	return nil
 }
+
+type finder func(task executors.TaskID, supervisor proc.ID, known []proc.ID) ([]proc.Process, error)
+
+func nothing(executors.TaskID, proc.ID, []proc.ID) ([]proc.Process, error) { return nil, nil }
 
 // remains returns what lives of a task: what bears its mark and is not older
 // than its supervisor, what was written down, and what descends from those.

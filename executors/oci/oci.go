@@ -54,6 +54,8 @@ type Options struct {
 	// CDI are the folders of CDI specifications; nil is /etc/cdi and
 	// /var/run/cdi.
 	CDI []string
+	// Temp makes the folder for Probe's files; nil is one of the system's.
+	Temp func() (string, error) `json:"-"`
 	// Roots are the folders that List looks into; each holds task folders.
 	Roots []string
 }
@@ -197,7 +199,13 @@ func (e *Executor) Probe(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp("", "sotabuild-probe-")
+	temp := ""
+	if e.opts.Temp != nil {
+		if temp, err = e.opts.Temp(); err != nil {
+			return err
+		}
+	}
+	dir, err := os.MkdirTemp(temp, "sotabuild-probe-")
 	if err != nil {
 		return fmt.Errorf("trying %s: %w", runtime, err)
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -183,8 +184,9 @@ func cgroupLine(controller string) string {
 	return ""
 }
 
-// cgroupRoot returns where version 2 is mounted.
-func cgroupRoot() (string, error) {
+// cgroupRoot returns where version 2 is mounted. That does not change while we
+// live, and the table of mounts is long where containers run.
+var cgroupRoot = sync.OnceValues(func() (string, error) {
 	text, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return "", fmt.Errorf("finding control groups: %w", err)
@@ -196,4 +198,4 @@ func cgroupRoot() (string, error) {
 		}
 	}
 	return "", errors.New("finding control groups: no cgroup2 is mounted")
-}
+})

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sotabuild/sotabuild/executors"
+	"github.com/sotabuild/sotabuild/internal/lazyregexp"
 )
 
 // Names of the folder's contract.
@@ -34,7 +35,7 @@ func WriteSpec(dir string, s Spec) error {
 	if err := s.Check(); err != nil {
 		return err
 	}
-	return replaceJSON(filepath.Join(dir, SpecFile), s, func(*os.File) error { return nil })
+	return replaceJSON(filepath.Join(dir, SpecFile), s, unsynced)
 }
 
 // ReadSpec reads and checks a spec. Unknown fields are refused: a misspelled
@@ -59,7 +60,7 @@ func ReadStep(dir string) (StepRecord, error) {
 // os.ErrNotExist means that the runner has not ended, or was killed.
 func ReadExit(dir string) (ExitRecord, error) {
 	var r ExitRecord
-	err := readJSON(filepath.Join(dir, exitFile), &r)
+	err := readUnsynced(filepath.Join(dir, exitFile), &r)
 	return r, err
 }
 
@@ -68,20 +69,34 @@ func ReadExit(dir string) (ExitRecord, error) {
 // never were.
 func ReadUp(dir string) ([]ProcessRecord, error) {
 	var r []ProcessRecord
-	err := readJSON(filepath.Join(dir, upFile), &r)
+	err := readUnsynced(filepath.Join(dir, upFile), &r)
 	return r, err
 }
 
-// WriteUp says that all servers are healthy, like WriteStep.
-func WriteUp(dir string, r []ProcessRecord) error { return writeJSON(filepath.Join(dir, upFile), r) }
+// WriteUp says that all servers are healthy. Like WriteExit it does not wait
+// for the disk: after a power cut no server of the task is up.
+func WriteUp(dir string, r []ProcessRecord) error {
+	return replaceJSON(filepath.Join(dir, upFile), r, unsynced)
+}
 
-// WriteStep writes a step's record into the step's folder, WriteExit the
-// task's last word into the task's folder. When they return nil the file is
-// whole, in place and on the disk.
-func WriteStep(dir string, r StepRecord) error { return writeJSON(filepath.Join(dir, stepFile), r) }
+// WriteStep writes a step's record into the step's folder: this is what a later
+// engine takes a finished step from. When it returns nil the file is whole, in
+// place and on the disk.
+func WriteStep(dir string, r StepRecord) error {
+	path := filepath.Join(dir, stepFile)
+	if err := replaceJSON(path, r, (*os.File).Sync); err != nil {
+		return err
+	}
+	return syncDir(dir)
+}
 
-// WriteExit: see WriteStep.
-func WriteExit(dir string, r ExitRecord) error { return writeJSON(filepath.Join(dir, exitFile), r) }
+// WriteExit writes the task's last word into the task's folder. When it returns
+// nil the file is whole and in place. A power cut in the seconds after may take
+// it back, which reads as a task that was killed: what its steps came to stands
+// in their own records.
+func WriteExit(dir string, r ExitRecord) error {
+	return replaceJSON(filepath.Join(dir, exitFile), r, unsynced)
+}
 
 // ReadOutcome reads a client's verdict from the step's folder. An error that is
 // os.ErrNotExist means that it gave none.
@@ -145,13 +160,16 @@ func readJSON(path string, v any) error {
 	return nil
 }
 
-// writeJSON writes a file that is whole or not there at all, also after a
-// power cut.
-func writeJSON(path string, v any) error {
-	if err := replaceJSON(path, v, (*os.File).Sync); err != nil {
-		return err
+// unsynced leaves the writing to the system: after a power cut the file may be
+// empty.
+func unsynced(*os.File) error { return nil }
+
+// readUnsynced reads an empty file as one that is not there.
+func readUnsynced(path string, v any) error {
+	if info, err := os.Lstat(path); err == nil && info.Mode().IsRegular() && info.Size() == 0 {
+		return fmt.Errorf("reading %s: it is empty, as after a power cut: %w", path, os.ErrNotExist)
 	}
-	return syncDir(filepath.Dir(path))
+	return readJSON(path, v)
 }
 
 // replaceJSON writes a file by rename after sync.
@@ -184,10 +202,10 @@ func syncDir(dir string) error {
 }
 
 var (
-	wordStep = regexp.MustCompile(`^[a-z0-9-]+$`)
-	wordRole = regexp.MustCompile(`^[a-z][a-z0-9_-]*$`)
-	wordEnv  = regexp.MustCompile(`^[^=\x00]+$`)
-	wordPort = regexp.MustCompile(`\{port:([^}]*)\}`)
+	wordStep = lazyregexp.New(`^[a-z0-9-]+$`)
+	wordRole = lazyregexp.New(`^[a-z][a-z0-9_-]*$`)
+	wordEnv  = lazyregexp.New(`^[^=\x00]+$`)
+	wordPort = lazyregexp.New(`\{port:([^}]*)\}`)
 )
 
 // A bound in a pattern would be multiplied out at the start of each task.
@@ -211,6 +229,9 @@ func (s Spec) Check() error {
 		if d < 0 {
 			c.bad("a deadline is negative")
 		}
+	}
+	if s.LogLimit < 0 {
+		c.bad("log_limit is negative")
 	}
 	for i, name := range s.Secrets {
 		if !wordEnv.MatchString(name) || slices.Contains(s.Secrets[:i], name) {

@@ -19,7 +19,7 @@
 //	tree.json                  Tree: what lives below the runner, for whoever has to
 //	                           end it when the runner was killed
 //	up.json                    the servers' ProcessRecords, written by rename when all are
-//	                           healthy, before the first step
+//	                           healthy, before the first step; none without servers
 //	exit.json                  ExitRecord, written by rename, last of all
 //
 // A step that has a step.json is finished for good, whatever happens to the
@@ -53,6 +53,9 @@ const EnvLifeline = "SOTABUILD_LIFELINE"
 // only, by CUDA_VISIBLE_DEVICES, unless the spec declares that variable.
 const EnvGPUs = "SOTABUILD_GPUS"
 
+// DefaultLogLimit is the bound of a server's log: 4 GiB.
+const DefaultLogLimit = 4 << 30
+
 // SpecVersion is the version of Spec's JSON form.
 const SpecVersion = 1
 
@@ -78,6 +81,9 @@ type Spec struct {
 	// An executor that passes one may say so in the runner's environment
 	// instead (EnvLifeline).
 	Lifeline int `json:"lifeline,omitempty"`
+	// LogLimit is how many bytes of each server's log stay on the disk, at least
+	// 1 MiB; 0 is DefaultLogLimit. Of a longer one the beginning and the end stay.
+	LogLimit int64 `json:"log_limit,omitempty"`
 	// GPUs are the ids or UUIDs that the task was given; {gpus} is them, with
 	// commas between. EnvGPUs overrides them.
 	GPUs []string `json:"gpus,omitempty"`
@@ -213,6 +219,9 @@ type ExitRecord struct {
 	After   HostState `json:"after"`
 	Removed []string  `json:"removed,omitempty"`
 	Left    []string  `json:"left,omitempty"`
+	// Alone says that at the end the kernel knew no child of the runner, which
+	// adopts all orphans: nothing that it started lives.
+	Alone bool `json:"alone,omitempty"`
 }
 
 // ProcessRecord is one process instance's life.
@@ -231,6 +240,9 @@ type ProcessRecord struct {
 	Exit   *int         `json:"exit,omitempty"`
 	Signal string       `json:"signal,omitempty"`
 	Early  bool         `json:"early,omitempty"` // ended before we asked
+	// LogMissing is how many bytes of its log were left out, between the
+	// beginning and the end, because it was longer than the spec allows.
+	LogMissing int64 `json:"log_missing_bytes,omitempty"`
 }
 
 // StopAction is one action of bringing a process down.

@@ -122,3 +122,23 @@ func TestRecordThatIsNotThereIsNotFinished(t *testing.T) {
 		t.Errorf("a link was followed: %v", err)
 	}
 }
+
+// TestEmptyLastWordIsNone: a power cut may leave a file that was not synced
+// empty; a client's verdict that is empty is wrong all the same.
+func TestEmptyLastWordIsNone(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"exit.json", "up.json", "outcome.json"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := ReadExit(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("exit.json: %v", err)
+	}
+	if _, err := ReadUp(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("up.json: %v", err)
+	}
+	if _, err := ReadOutcome(dir); err == nil || errors.Is(err, os.ErrNotExist) {
+		t.Errorf("an empty verdict: %v", err)
+	}
+}

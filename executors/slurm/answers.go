@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
+
+	"github.com/sotabuild/sotabuild/internal/lazyregexp"
 )
 
 // version is what scontrol says of its cluster.
-var version = regexp.MustCompile(`(?m)^SLURM_VERSION\s*=\s*(\S+)`)
+var version = lazyregexp.New(`(?m)^SLURM_VERSION\s*=\s*(\S+)`)
 
 // Answers says which Slurm answers, for people, or why none does.
 func Answers(ctx context.Context, options map[string]string) (string, error) {

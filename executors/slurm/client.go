@@ -8,11 +8,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
 
 	"github.com/sotabuild/sotabuild/executors/proc"
+	"github.com/sotabuild/sotabuild/internal/lazyregexp"
 )
 
 // client calls Slurm's programs: those of bin, with the configuration conf; ""
@@ -42,12 +42,12 @@ func (r refusedError) Error() string { return r.text }
 
 // noAnswer matches the texts of the programs when it is not the question that
 // is wrong.
-var noAnswer = regexp.MustCompile(`(?i)unable to contact slurm controller|timed out|connection refused|connect failure|connection failure|` +
+var noAnswer = lazyregexp.New(`(?i)unable to contact slurm controller|timed out|connection refused|connect failure|connection failure|` +
 	`zero bytes were transmitted|in standby|temporarily unable|resource temporarily unavailable|munge|authentication|` +
 	`unable to (connect|establish)|failed to fetch config|configuration source|unexpected end of|no route to host`)
 
 // unknownJob matches what they say of a job that the controller has forgotten.
-var unknownJob = regexp.MustCompile(`(?i)invalid job id`)
+var unknownJob = lazyregexp.New(`(?i)invalid job id`)
 
 // kept are the variables that our calls get. Slurm's own ones but the
 // configuration's path change defaults silently, and sbatch hands everything on

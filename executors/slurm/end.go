@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/sotabuild/sotabuild/executors"
 	"github.com/sotabuild/sotabuild/executors/slurm/job"
+	"github.com/sotabuild/sotabuild/internal/lazyregexp"
 )
 
 func signalName(number int) string { return unix.Signal(number).String() }
@@ -199,7 +199,7 @@ func (e *Executor) stopOrphan(ctx context.Context, h executors.Handle, why error
 	return nil // Slurm knows it as ended, or not at all, and nothing else of it is there
 }
 
-var nameForm = regexp.MustCompile(`^` + jobPrefix + `([a-z0-9-]{1,63})-[0-9a-f]{8}$`)
+var nameForm = lazyregexp.New(`^` + jobPrefix + `([a-z0-9-]{1,63})-[0-9a-f]{8}$`)
 
 // taskOf reads the task's id from a job's name.
 func taskOf(name string) (executors.TaskID, bool) {

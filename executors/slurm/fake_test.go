@@ -248,7 +248,7 @@ func TestSlurmsWordAboutATaskWithoutRecord(t *testing.T) {
 		{"DEADLINE", "DeadLine", "0:0", true, executors.TimedOut, "time limit"},
 		{"OUT_OF_MEMORY", "OutOfMemory", "0:125", true, executors.OOM, "mem"},
 		{"CANCELLED", "None", "0:15", true, executors.Stopped, "somebody cancelled"},
-		{"PREEMPTED", "None", "0:15", true, executors.Stopped, "higher priority"},
+		{"PREEMPTED", "None", "0:15", true, executors.Preempted, "higher priority"},
 		{"FAILED", "JobLaunchFailure", "0:9", true, executors.Signaled, "no record"},
 		{"NODE_FAIL", "NodeDown", "0:0", true, executors.Lost, "node node1 is lost"},
 		{"COMPLETED", "None", "0:0", true, executors.Lost, "no sign of life"},
@@ -426,7 +426,9 @@ func TestTermFromSlurm(t *testing.T) {
 		o     executors.Outcome
 		want  executors.Reason
 	}{
-		{"PREEMPTED", true, executors.Outcome{Reason: executors.Exited}, executors.Stopped},
+		{"PREEMPTED", true, executors.Outcome{Reason: executors.Exited}, executors.Preempted},
+		{"NODE_FAIL", true, executors.Outcome{Reason: executors.Exited, Code: 3}, executors.Preempted},
+		{"NODE_FAIL", false, executors.Outcome{Reason: executors.Exited}, executors.Exited}, // it was done before
 		{"TIMEOUT", true, executors.Outcome{Reason: executors.Signaled, Signal: "terminated"}, executors.TimedOut},
 		{"OUT_OF_MEMORY", false, executors.Outcome{Reason: executors.Signaled, Signal: "killed"}, executors.OOM},
 		{"FAILED", false, executors.Outcome{Reason: executors.Signaled, Signal: "killed"}, executors.Signaled},

@@ -4,19 +4,19 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/sotabuild/sotabuild/executors/proc"
+	"github.com/sotabuild/sotabuild/internal/lazyregexp"
 )
 
 // option is a setting of `executor "slurm" { options = {…} }`.
 type option struct {
 	name string
 	// form is what a value must be, says is form for people.
-	form *regexp.Regexp
+	form *lazyregexp.Regexp
 	says string
 	// flag is the sbatch flag that the value completes; "" is handled by hand.
 	flag string
@@ -28,23 +28,23 @@ var options = []option{
 	{"account", names, "the name of an account", "--account="},
 	{"qos", names, "the name of a quality of service", "--qos="},
 	{"reservation", names, "the name of a reservation", "--reservation="},
-	{"constraint", regexp.MustCompile(`^[A-Za-z0-9_.,&|*()\[\]:-]+$`), "features of a node, such as \"h200&nvlink\"", "--constraint="},
+	{"constraint", lazyregexp.New(`^[A-Za-z0-9_.,&|*()\[\]:-]+$`), "features of a node, such as \"h200&nvlink\"", "--constraint="},
 	{"nodelist", nodes, "nodes, such as \"gpu[01-04]\"", "--nodelist="},
 	{"exclude", nodes, "nodes, such as \"gpu[01-04]\"", "--exclude="},
-	{"exclusive", regexp.MustCompile(`^(true|false)$`), "true (nobody else's job runs on the node) or false", ""},
-	{"gres", regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]*(:[A-Za-z0-9_.-]*[A-Za-z_.-][A-Za-z0-9_.-]*)?$`), "the generic resource that a GPU is, without a count, such as \"gpu:h200\"", ""},
-	{"time", regexp.MustCompile(`^([0-9]+-)?[0-9]+(:[0-9]{1,2}){0,2}$`), "a time limit in Slurm's form: minutes, H:MM:SS or D-H:MM:SS", ""},
-	{"cpus", regexp.MustCompile(`^[1-9][0-9]{0,5}$`), "the number of CPUs of a task that names none", ""},
-	{"mem", regexp.MustCompile(`^[0-9]+[KMGT]?$`), "the memory of a task that names none, such as \"64G\"; 0 is all of the node", ""},
-	{"extra", regexp.MustCompile(`^--[a-z][a-z-]*(=\S+)?( --[a-z][a-z-]*(=\S+)?)*$`), "further long flags of sbatch with blanks between, such as \"--licenses=a --nice=10\"", ""},
-	{"poll", regexp.MustCompile(`^[1-9][0-9]{0,3}s$`), "the longest pause between two questions to Slurm, such as \"60s\"", ""},
-	{"bin", regexp.MustCompile(`^/[^\x00\n]*$`), "the folder of sbatch, squeue, sinfo, scontrol and scancel, absolute, where they are not in PATH", ""},
-	{"conf", regexp.MustCompile(`^/[^\x00\n]*$`), "the path of slurm.conf, absolute, where it is not the host's own", ""},
+	{"exclusive", lazyregexp.New(`^(true|false)$`), "true (nobody else's job runs on the node) or false", ""},
+	{"gres", lazyregexp.New(`^[A-Za-z][A-Za-z0-9_]*(:[A-Za-z0-9_.-]*[A-Za-z_.-][A-Za-z0-9_.-]*)?$`), "the generic resource that a GPU is, without a count, such as \"gpu:h200\"", ""},
+	{"time", lazyregexp.New(`^([0-9]+-)?[0-9]+(:[0-9]{1,2}){0,2}$`), "a time limit in Slurm's form: minutes, H:MM:SS or D-H:MM:SS", ""},
+	{"cpus", lazyregexp.New(`^[1-9][0-9]{0,5}$`), "the number of CPUs of a task that names none", ""},
+	{"mem", lazyregexp.New(`^[0-9]+[KMGT]?$`), "the memory of a task that names none, such as \"64G\"; 0 is all of the node", ""},
+	{"extra", lazyregexp.New(`^--[a-z][a-z-]*(=\S+)?( --[a-z][a-z-]*(=\S+)?)*$`), "further long flags of sbatch with blanks between, such as \"--licenses=a --nice=10\"", ""},
+	{"poll", lazyregexp.New(`^[1-9][0-9]{0,3}s$`), "the longest pause between two questions to Slurm, such as \"60s\"", ""},
+	{"bin", lazyregexp.New(`^/[^\x00\n]*$`), "the folder of sbatch, squeue, sinfo, scontrol and scancel, absolute, where they are not in PATH", ""},
+	{"conf", lazyregexp.New(`^/[^\x00\n]*$`), "the path of slurm.conf, absolute, where it is not the host's own", ""},
 }
 
 var (
-	names = regexp.MustCompile(`^[A-Za-z0-9_.,@%+-]+$`)
-	nodes = regexp.MustCompile(`^[A-Za-z0-9_.,\[\]-]+$`)
+	names = lazyregexp.New(`^[A-Za-z0-9_.,@%+-]+$`)
+	nodes = lazyregexp.New(`^[A-Za-z0-9_.,\[\]-]+$`)
 )
 
 // ours are the flags that extra may not set: the executor needs them as they are.

@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/sotabuild/sotabuild/internal/lazyregexp"
 )
 
 // word is what Slurm says of a job.
@@ -194,11 +195,11 @@ type details struct {
 }
 
 var (
-	showState  = regexp.MustCompile(`(?:^| )JobState=(\S+)`)
-	showReason = regexp.MustCompile(`(?:^| )Reason=(\S+)`)
-	showExit   = regexp.MustCompile(` ExitCode=(\d+:\d+)`)
-	showNode   = regexp.MustCompile(` NodeList=(\S+)`)
-	killWait   = regexp.MustCompile(`(?m)^KillWait\s*=\s*(\d+)`)
+	showState  = lazyregexp.New(`(?:^| )JobState=(\S+)`)
+	showReason = lazyregexp.New(`(?:^| )Reason=(\S+)`)
+	showExit   = lazyregexp.New(` ExitCode=(\d+:\d+)`)
+	showNode   = lazyregexp.New(` NodeList=(\S+)`)
+	killWait   = lazyregexp.New(`(?m)^KillWait\s*=\s*(\d+)`)
 )
 
 // show asks for one job. A job that is not known has no state.
@@ -211,7 +212,7 @@ func (c client) show(ctx context.Context, job string) (details, error) {
 	if err != nil {
 		return details{}, err
 	}
-	first := func(form *regexp.Regexp) string {
+	first := func(form *lazyregexp.Regexp) string {
 		if m := form.FindStringSubmatch(text); m != nil {
 			return m[1]
 		}

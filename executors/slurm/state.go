@@ -4,13 +4,13 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
 
 	"github.com/sotabuild/sotabuild/executors"
 	"github.com/sotabuild/sotabuild/executors/ledger"
 	"github.com/sotabuild/sotabuild/executors/slurm/job"
+	"github.com/sotabuild/sotabuild/internal/lazyregexp"
 )
 
 // state is what is kept of a task, in Dir/.slurm/task.json. It is changed under
@@ -47,7 +47,7 @@ func (p place) ref(s state) string {
 	return s.Job + ":" + string(p)
 }
 
-var refForm = regexp.MustCompile(`^([0-9]{1,12}):(/.*)$`)
+var refForm = lazyregexp.New(`^([0-9]{1,12}):(/.*)$`)
 
 // parse reads a Ref.
 func parse(h executors.Handle) (id string, p place, err error) {

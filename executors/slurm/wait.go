@@ -182,8 +182,14 @@ func (e *Executor) cutOff(ctx context.Context, p place, s *state, w word, pulse 
 		}
 	}
 	out := slurmsWord(d)
-	if out.Reason == executors.Lost && pulse.silent() < e.LostGrace {
-		return nil, nil
+	if out.Reason == executors.Lost {
+		if pulse.silent() < e.LostGrace {
+			return nil, nil
+		}
+		// If it lives on a node that is cut off, it ends when it can read this.
+		if err := job.WriteStop(p.folder(), job.Stop{}); err != nil {
+			return nil, fmt.Errorf("giving task %s up: %w", s.Task, err)
+		}
 	}
 	if !w.known() {
 		out.Detail = "Slurm has forgotten it"
@@ -212,7 +218,7 @@ func slurmsWord(d details) executors.Outcome {
 		out.Reason = executors.Stopped
 		out.Detail += ": somebody cancelled it"
 	case "PREEMPTED":
-		out.Reason = executors.Stopped
+		out.Reason = executors.Preempted
 		out.Detail += ": a job of a higher priority took its place"
 	case "NODE_FAIL", "BOOT_FAIL":
 		out.Detail += fmt.Sprintf(": node %s is lost", d.node)
@@ -241,7 +247,10 @@ func (e *Executor) conclude(ctx context.Context, p place, h executors.Handle, en
 		if err != nil {
 			return executors.Outcome{}, err
 		}
-		if w := slurmsWord(d); d.over() && w.Reason != executors.Lost && w.Reason != executors.Signaled {
+		if end.Told && (d.state == "NODE_FAIL" || d.state == "BOOT_FAIL") {
+			out.Detail = fmt.Sprintf("%s; %s", slurmsWord(d).Detail, ending(out))
+			out.Reason, out.Code, out.Signal = executors.Preempted, 0, ""
+		} else if w := slurmsWord(d); d.over() && w.Reason != executors.Lost && w.Reason != executors.Signaled {
 			out.Reason, out.Code, out.Signal, out.Detail = w.Reason, 0, "", w.Detail
 		} else if end.Told {
 			out.Detail = fmt.Sprintf("somebody sent it a TERM; %s", ending(out))

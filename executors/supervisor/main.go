@@ -84,6 +84,7 @@ func run(specPath string) error {
 	if err != nil {
 		return err
 	}
+	record.Alone = proc.Childless()
 	return runner.WriteExit(t.dir, record)
 }
 
@@ -101,6 +102,7 @@ type task struct {
 	servers [][]*server   // in waves, in the order of starting
 	shm     proc.Shm
 	pids    map[int]bool // everything that was ever seen below us
+	noted   runner.Tree  // what tree.json says
 	kills   string       // proc.OOMKills before the first start
 	visible string       // the variable that keeps to our GPUs; "" where the spec's word is the only one
 }
@@ -132,20 +134,27 @@ func (t *task) run(ctx context.Context, missing error) (runner.ExitRecord, error
 	t.makeCgroup()
 	t.shm.Begin()
 	t.observe()
+	bounded := t.boundLogs()
 	life, kill := t.up(ctx)
 	defer kill(nil)
 	var broken error
+	written := func() error { return nil }
 	if life.Err() == nil {
 		// A folder that is gone is no reason to leave servers behind: down
 		// comes in any case.
-		if broken = runner.WriteUp(t.dir, t.upRecords()); broken == nil {
+		if len(t.servers) > 0 {
+			broken = runner.WriteUp(t.dir, t.upRecords())
+		}
+		if broken == nil {
 			probed := t.probe(life)
-			broken = t.steps(life)
+			written = t.steps(life)
 			probed()
 		}
 	}
 	record.Outcome = t.explain(life)
 	t.down(&record)
+	broken = errors.Join(broken, written())
+	bounded(&record)
 	if record.Outcome.Class == "" && len(record.Left) > 0 {
 		record.Outcome = outcome(executors.ClassStopFailed, "%d things would not go away; they stand under left", len(record.Left))
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/sotabuild/sotabuild/executors/proc"
 	"github.com/sotabuild/sotabuild/executors/redact"
 	"github.com/sotabuild/sotabuild/executors/runner"
+	"github.com/sotabuild/sotabuild/internal/lazyregexp"
 )
 
 // server is one instance of a process.
@@ -66,7 +67,7 @@ func (t *task) portLost(e *end) bool {
 	return e.server.Port == 0 && portTaken.Match(redact.Tail(e.server.log(t.dir), e.server.from))
 }
 
-var portTaken = regexp.MustCompile(`(?i)address already in use|EADDRINUSE|couldn't bind|error while attempting to bind`)
+var portTaken = lazyregexp.New(`(?i)address already in use|EADDRINUSE|couldn't bind|error while attempting to bind`)
 
 // raise does one try. Whatever goes wrong is handed to kill.
 func (t *task) raise(life context.Context, kill context.CancelCauseFunc) {
@@ -335,7 +336,7 @@ func (t *task) env(declared []string) []string {
 	return append(append(declared, executors.EnvTask+"="+string(t.spec.Task)), t.hide.Env()...)
 }
 
-func orDefault(d, otherwise time.Duration) time.Duration {
+func orDefault[T time.Duration | int64](d, otherwise T) T {
 	if d == 0 {
 		return otherwise
 	}

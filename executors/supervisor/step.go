@@ -16,25 +16,32 @@ import (
 )
 
 // steps runs the steps in order. A step that fails does not keep the next from
-// running; the end of life does. An error means that a record could not be
-// written, so nothing may follow.
-func (t *task) steps(life context.Context) error {
-	for _, s := range t.spec.Steps {
+// running; the end of life does, and a record that could not be written, which
+// written returns. The last record comes to the disk while the caller goes on:
+// written waits for it, and is called once.
+func (t *task) steps(life context.Context) (written func() error) {
+	said := func(err error) func() error { return func() error { return err } }
+	for i, s := range t.spec.Steps {
 		if life.Err() != nil {
-			return nil
+			return said(nil)
 		}
 		record := t.step(life, s)
 		t.observe()
 		if record.Outcome.Class == executors.ClassInterrupted {
 			t.say("step %s: interrupted; it is not finished and has no record", s.ID)
-			return nil
+			return said(nil)
 		}
 		t.say("step %s: %s %s", s.ID, or(string(record.Outcome.Class), "ok"), record.Outcome.Reason)
-		if err := runner.WriteStep(filepath.Join(t.dir, "steps", s.ID), record); err != nil {
-			return err
+		done := make(chan error, 1)
+		go func() { done <- runner.WriteStep(filepath.Join(t.dir, "steps", s.ID), record) }()
+		if i == len(t.spec.Steps)-1 {
+			return func() error { return <-done }
+		}
+		if err := <-done; err != nil {
+			return said(err)
 		}
 	}
-	return nil
+	return said(nil)
 }
 
 // step runs one step to its end, or to the end of life.

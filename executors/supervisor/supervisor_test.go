@@ -129,6 +129,9 @@ func (j *job) end() runner.ExitRecord {
 	if err != nil {
 		j.Fatal(err)
 	}
+	if !record.Alone {
+		j.Error("its last word does not say that it was alone")
+	}
 	j.Logf("outcome %+v", record.Outcome)
 	return record
 }

@@ -3,7 +3,9 @@ package supervisor
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -33,12 +35,15 @@ func (t *task) observe() {
 		tree.Cgroup = t.cgroup.Path()
 	}
 	tree.Boot, err = proc.BootID()
-	if err == nil {
+	if err == nil && !reflect.DeepEqual(tree, t.noted) {
 		err = runner.WriteTree(t.dir, tree)
 	}
 	if err != nil {
 		t.say("writing down our processes: %v", err)
+		return
 	}
+	t.noted = tree
+	t.noted.Shm = maps.Clone(tree.Shm)
 }
 
 // killPatience is how long we wait for processes that got a KILL. Longer means

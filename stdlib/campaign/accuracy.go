@@ -37,7 +37,7 @@ func answersSpec(c *lang.Campaign, f Facts) dataset.Spec {
 		return dataset.Spec{Kind: "jsonl", OutputLen: answerLen, Prompts: a.Prompts, VocabLo: c.Model.Vocab[0], VocabHi: c.Model.Vocab[1],
 			Stream: "accuracy", Form: dataset.Form{File: f.Graded.String(), Path: a.Path}}
 	}
-	s := c.Load.Scenarios[0]
+	s := c.Load.Main()[0]
 	words := w.Endpoint == "chat" || c.Model.Vocab == [2]int{}
 	return dataset.Spec{Kind: "random", InputLen: s.InputLen, OutputLen: min(s.OutputLen, answerLen), Prompts: a.Prompts,
 		VocabLo: c.Model.Vocab[0], VocabHi: c.Model.Vocab[1], Seed: w.Seed, Stream: "accuracy", Form: dataset.Form{Chat: words}}
@@ -50,7 +50,7 @@ func gateAddr(cell string) string             { return "gate." + cell }
 // declareAccuracy declares a candidate's answers, in the life of the cell like,
 // and how they agree with the baseline's; baseline says that there is one.
 func (d *Declared) declareAccuracy(c *lang.Campaign, f Facts, fw lang.Framework, cand search.Candidate, like compile.Decl, baseline bool) {
-	spec := NewBenchSpec(c, f, fw, cand, c.Load.Scenarios[0], nil)
+	spec := NewBenchSpec(c, f, fw, cand, c.Load.Main()[0], nil)
 	spec.Load = LoadSpec{API: spec.Load.API, Path: spec.Load.Path, MinSuccess: 1}
 	spec.Answers = true
 	like.Addr, like.Spec, like.Timeout = answersAddr(fw.Label, cand.Name), spec, CellTimeout(lang.Scenario{NumPrompts: c.Judge.Accuracy.Prompts})

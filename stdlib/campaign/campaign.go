@@ -40,8 +40,8 @@ type Facts struct {
 	// Tokenizer is the identity of a tokenizer on this host that lies apart from
 	// the model; zero where it is part of the model or only named.
 	Tokenizer key.Digest
-	Dataset   key.Digest // of the workload's file; zero without one
-	Graded    key.Digest // of the accuracy block's file; zero without one
+	Datasets  map[string]key.Digest // of the workloads' files, by path
+	Graded    key.Digest            // of the accuracy block's file; zero without one
 	// Revision is where the model lies, if it is a pinned revision of a hub, and
 	// Hub how it is fetched.
 	Revision Revision
@@ -148,10 +148,10 @@ func Declare(c *lang.Campaign, f Facts) Declared {
 		}
 	}
 	for _, s := range c.Load.Scenarios {
-		for _, n := range c.Load.Workload.Concurrency {
+		for _, n := range c.Load.Of(s).Concurrency {
 			d.Decls = append(d.Decls, compile.Decl{
 				Addr: datasetAddr(s, n), Kind: DatasetKind, Block: "scenario." + s.Name,
-				Spec: DatasetSpec(c, f, s, streamName(n)),
+				Spec: CellDataset(c, f, s, n),
 			})
 		}
 	}
@@ -265,24 +265,40 @@ func suffix(n *int) string {
 	return "." + streamName(n)
 }
 
+// CellDataset is the frozen prompts of a cell.
+func CellDataset(c *lang.Campaign, f Facts, s lang.Scenario, n *int) dataset.Spec {
+	return DatasetSpec(c, f, s, streamName(n))
+}
+
 // DatasetSpec is the frozen prompts of a scenario; stream sets them apart from
 // others of the same shape.
 func DatasetSpec(c *lang.Campaign, f Facts, s lang.Scenario, stream string) dataset.Spec {
-	w := c.Load.Workload
-	form := dataset.Form{Chat: w.Endpoint == "chat", Path: w.Path, Spread: w.Prompts.Spread, Groups: w.Prompts.Groups, Shared: w.Prompts.Shared,
+	w := c.Load.Of(s)
+	form := dataset.Form{Chat: w.Endpoint == "chat", Path: w.Path, Spread: w.Prompts.Spread, Mix: mixOf(s), Groups: w.Prompts.Groups, Shared: w.Prompts.Shared,
 		Turns: w.Prompts.Turns, Think: w.Prompts.Think.Seconds(),
 		Extras: dataset.Extras{Adapters: w.Prompts.Adapters, Cancel: w.Prompts.Cancel, CancelAfter: w.Prompts.CancelAfter.Seconds()}}
 	if w.Path != "" {
-		form.File = f.Dataset.String()
+		form.File = f.Datasets[w.Path].String()
 	}
 	return dataset.Spec{
 		Form: form,
 		Kind: w.Dataset, InputLen: s.InputLen, OutputLen: s.OutputLen,
-		Prompts: s.NumPrompts, Warmup: c.Load.Workload.Warmup,
+		Prompts: s.NumPrompts, Warmup: w.Warmup,
 		VocabLo: c.Model.Vocab[0], VocabHi: c.Model.Vocab[1],
-		Seed: c.Load.Workload.Seed, Stream: stream,
+		Seed: w.Seed, Stream: stream,
 	}
 }
+
+// mixOf are the further shapes of a scenario.
+func mixOf(s lang.Scenario) (out []dataset.Part) {
+	for _, x := range s.Mix {
+		out = append(out, dataset.Part{Share: x.Share, In: x.InputLen, Out: x.OutputLen})
+	}
+	return out
+}
+
+// MixOf are they in words; "" if there are none.
+func MixOf(s lang.Scenario) string { return dataset.Describe(mixOf(s)) }
 
 // declareCells declares the cells of a framework's nth candidate. All frameworks'
 // first candidates, the base flags, tell more than the second of any.
@@ -290,7 +306,7 @@ func (d *Declared) declareCells(c *lang.Campaign, f Facts, fw lang.Framework, ca
 	life := address("bench", fw.Label, cand.Name)
 	asked := false
 	for _, s := range c.Load.Scenarios {
-		for _, n := range c.Load.Workload.Concurrency {
+		for _, n := range c.Load.Of(s).Concurrency {
 			cell := Cell{Framework: fw.Label, Candidate: cand, Scenario: s, Concurrency: n,
 				Addr: life + "." + s.Name + suffix(n), Skip: skip}
 			decl := compile.Decl{
@@ -376,7 +392,7 @@ func (d *Declared) declareRanking(c *lang.Campaign, frameworks []lang.Framework)
 		w := Winner{s.Name, "winners." + s.Name}
 		d.Decls = append(d.Decls, compile.Decl{
 			Addr: w.Addr, Kind: winnersKind, Block: "winners",
-			Spec: WinnersSpec{Smoke: c.Smoke, Rules: RulesOf(c)}, Inputs: inputs,
+			Spec: WinnersSpec{Smoke: c.Smoke, CachedShare: c.Judge.Quality.CachedShare}, Inputs: inputs,
 		})
 		d.Winners = append(d.Winners, w)
 	}

@@ -138,7 +138,7 @@ func uncapped(r *cache.Record) bool {
 // NewBenchSpec is the cell of a candidate in a scenario; n is its concurrency.
 func NewBenchSpec(c *lang.Campaign, f Facts, fw lang.Framework, cand search.Candidate, s lang.Scenario, n *int) BenchSpec {
 	sw := f.Software[fw.Label]
-	w := c.Load.Workload
+	w := c.Load.Of(s)
 	path, api := fw.Definition.Server.Completions, bench.Completions
 	if w.Endpoint == "chat" {
 		path, api = fw.Definition.Server.Chat, bench.Chat
@@ -166,25 +166,25 @@ func NewBenchSpec(c *lang.Campaign, f Facts, fw lang.Framework, cand search.Cand
 		Life: Life{
 			Host: hostOf(c, f, fw), Args: Words(Given(fw, cand.Flags)), Framework: fw.Definition,
 			Hardware: f.Hardware, Warmup: w.Warmup, MaxAge: c.Judge.Quality.MaxAge, Offline: offline(c),
-			Look: lookOf(c, fw), Longest: w.Pace.MaxDuration,
+			Look: lookOf(c, w, fw), Longest: w.Pace.MaxDuration,
 			Workload: result.Workload{Kind: w.Dataset, InputLen: s.InputLen, OutputLen: s.OutputLen, NumPrompts: s.NumPrompts,
-				Arrival: w.Arrival, Rate: w.Rate, Concurrency: n, Endpoint: path, Smoke: c.Smoke, Lane: laneOf(c)},
+				Arrival: w.Arrival, Rate: w.Rate, Concurrency: n, Endpoint: path, Smoke: c.Smoke, Lane: LaneOf(w), Mix: MixOf(s)},
 		},
 	}
 }
 
-// laneOf is the lane of rows: "" is the main one.
-func laneOf(c *lang.Campaign) string {
-	if l := c.Load.Workload.Lane; l != "main" {
-		return l
+// LaneOf is the lane of rows: "" is the main one.
+func LaneOf(w lang.Workload) string {
+	if w.Lane != "main" {
+		return w.Lane
 	}
 	return ""
 }
 
 // lookOf is what is looked at beside a cell's requests. GPUs that cannot be
 // sampled are a warning: power is an extra there.
-func lookOf(c *lang.Campaign, fw lang.Framework) bench.Look {
-	l := bench.Look{Metrics: fw.Definition.Server.Metrics, Random: dataset.Random(c.Load.Workload.Dataset)}
+func lookOf(c *lang.Campaign, w lang.Workload, fw lang.Framework) bench.Look {
+	l := bench.Look{Metrics: fw.Definition.Server.Metrics, Random: dataset.Random(w.Dataset)}
 	if c.GPUs != nil {
 		l.GPU, l.GPUs, l.Lenient, l.PowerCap = true, c.GPUs.IDs, true, c.Judge.Quality.PowerCap == "reject"
 		if p := c.GPUs.PricePerHour; p != nil {

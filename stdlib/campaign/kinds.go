@@ -44,7 +44,7 @@ var (
 		Func: selectBest, Policy: policy,
 	}
 	winnersKind = &compile.Kind{
-		Name: "winners", Version: 1, Purity: compile.Pure, Outputs: []string{"ranking"}, KeepsFailures: true,
+		Name: "winners", Version: 2, Purity: compile.Pure, Outputs: []string{"ranking"}, KeepsFailures: true,
 		Func: rank, Policy: policy,
 	}
 )

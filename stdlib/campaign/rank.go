@@ -36,10 +36,12 @@ func selectBest(_ context.Context, j compile.Job) compile.Result {
 	return ok("selection", sel)
 }
 
-// WinnersSpec is how frameworks are compared.
+// WinnersSpec is how frameworks are compared. What is within the noise is no
+// part of it: that is judged where it is shown (RulesOf), so that another
+// threshold makes nothing stale.
 type WinnersSpec struct {
-	Smoke bool          `key:"smoke"`
-	Rules winners.Rules `key:"rules"`
+	Smoke       bool    `key:"smoke"`
+	CachedShare float64 `key:"cached_share"`
 }
 
 // rank compares the selections of all frameworks of one scenario.
@@ -60,5 +62,6 @@ func rank(_ context.Context, j compile.Job) compile.Result {
 		}
 		sels = append(sels, winners.SelectionInput{Digest: in.Digest, Selection: s})
 	}
-	return ok("ranking", winners.Rank(target, sels, j.Spec.(WinnersSpec).Rules))
+	share := j.Spec.(WinnersSpec).CachedShare
+	return ok("ranking", winners.Rank(target, sels, winners.Rules{CachedShare: &share}))
 }

@@ -16,12 +16,12 @@ package cookbook
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/sotabuild/sotabuild/internal/lazyregexp"
 	"github.com/sotabuild/sotabuild/lang"
 )
 
@@ -126,7 +126,7 @@ func (r *reader) finish() lang.Diagnostics {
 	return r.diags
 }
 
-var yamlLine = regexp.MustCompile(`line (\d+)`)
+var yamlLine = lazyregexp.New(`line (\d+)`)
 
 // parse reads the one document of the file.
 func (r *reader) parse(src []byte) *yaml.Node {

@@ -2,12 +2,13 @@ package cookbook
 
 import (
 	"math"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/sotabuild/sotabuild/internal/lazyregexp"
 )
 
 // table is a mapping of the file by key. The zero table has nothing; ok says
@@ -170,7 +171,7 @@ func (r *reader) number(n *yaml.Node, key string) string {
 	return r.scalar(n, key)
 }
 
-var flag = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.]*$`) // of at most 128 bytes
+var flag = lazyregexp.New(`^[A-Za-z][A-Za-z0-9_.]*$`) // of at most 128 bytes
 
 // scalar is a plain value as HCL.
 func (r *reader) scalar(n *yaml.Node, key string) string {

@@ -3,15 +3,16 @@ package cookbook
 import (
 	"fmt"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/sotabuild/sotabuild/internal/lazyregexp"
 )
 
 // standard are the scenarios that need no word of their own.
 var standard = []scenario{{"chat", 1000, 1000}, {"summarization", 8000, 1000}}
 
-var notSlug = regexp.MustCompile(`[^a-z0-9._-]+`)
+var notSlug = lazyregexp.New(`[^a-z0-9._-]+`)
 
 // render writes the campaign. Problems that only Options can have are told
 // without a place.

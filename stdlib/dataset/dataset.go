@@ -7,7 +7,11 @@
 // goroutine; an error says what is wrong with the Spec or with which line.
 package dataset
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+)
 
 // Spec is one frozen set. All of it is keyed by the dataset node.
 type Spec struct {
@@ -33,11 +37,47 @@ type Form struct {
 	Path string `key:"-" json:"-"`                 // where that file lies
 	// Spread draws lengths from (1 − Spread)·n to (1 + Spread)·n.
 	Spread float64 `key:"spread" json:"spread,omitempty"`
+	// Mix are further shapes of a random set; InputLen and OutputLen are those of
+	// the rest.
+	Mix    []Part  `key:"mix" json:"mix,omitempty"`
 	Groups int     `key:"groups" json:"groups,omitempty"` // of prompts that share their first Shared tokens
 	Shared int     `key:"shared" json:"shared,omitempty"`
 	Turns  int     `key:"turns" json:"turns,omitempty"`
 	Think  float64 `key:"think_s" json:"think_s,omitempty"` // mean seconds between turns
 	Extras `key:"extras" json:"extras,omitzero"`
+}
+
+// Part is a share of the prompts that has lengths of its own.
+type Part struct {
+	Share float64 `key:"share" json:"share"`
+	In    int     `key:"input_len" json:"input_len"`   // tokens
+	Out   int     `key:"output_len" json:"output_len"` // tokens
+}
+
+// Shapes are a mixture: the parts, and lengths in and out for what they leave,
+// all widened by a spread. Parts that leave nothing are an error.
+func Shapes(in, out int, spread float64, parts []Part) ([]Shape, error) {
+	shapes := []Shape{{Weight: 1, In: Around(in, spread), Out: Around(out, spread)}}
+	for i, p := range parts {
+		if !(p.Share > 0) || p.In < 1 || p.Out < 1 {
+			return nil, fmt.Errorf("part %d of the mixture is %v of %d tokens in and %d out; write a share above 0 and lengths from 1", i+1, p.Share, p.In, p.Out)
+		}
+		shapes[0].Weight -= p.Share
+		shapes = append(shapes, Shape{Weight: p.Share, In: Around(p.In, spread), Out: Around(p.Out, spread)})
+	}
+	if shapes[0].Weight < 1e-9 {
+		return nil, fmt.Errorf("the parts of the mixture have shares of %.6g together; what they leave of 1 has the lengths %d in and %d out, so write less than 1", 1-shapes[0].Weight, in, out)
+	}
+	return shapes, nil
+}
+
+// Describe is a mixture in words; "" without parts.
+func Describe(parts []Part) string {
+	var words []string
+	for _, p := range parts {
+		words = append(words, fmt.Sprintf("%.6g of %d in, %d out", p.Share, p.In, p.Out))
+	}
+	return strings.Join(words, "; ")
 }
 
 // Extras are what any set may have: adapters that prompts ask for in turn, and

@@ -13,7 +13,7 @@ import (
 // from, nil for a kind without one. All sets but the plain random one, whose
 // ids follow from the whole Spec, have a nonce that does.
 func Freeze(s Spec, r io.Reader) ([]byte, error) {
-	if s.Kind == "random" && !s.Form.Chat && s.Form.Spread == 0 && len(s.Form.Adapters) == 0 && s.Form.Cancel == 0 {
+	if s.Kind == "random" && !s.Form.Chat && s.Form.Spread == 0 && len(s.Form.Mix) == 0 && len(s.Form.Adapters) == 0 && s.Form.Cancel == 0 {
 		return Generate(s)
 	}
 	v := Ids{Lo: s.VocabLo, Hi: s.VocabHi, Seed: s.Seed}
@@ -45,7 +45,11 @@ func (s Spec) prompts(v Ids, r io.Reader) ([]Prompt, error) {
 		if x.Chat {
 			v.Lo, v.Hi = 0, len(words)
 		}
-		out, err := Mixture(v, []Shape{{Weight: 1, In: Around(s.InputLen, x.Spread), Out: Around(s.OutputLen, x.Spread)}}, s.Prompts)
+		shapes, err := Shapes(s.InputLen, s.OutputLen, x.Spread, x.Mix)
+		if err != nil {
+			return nil, err
+		}
+		out, err := Mixture(v, shapes, s.Prompts)
 		if err == nil && x.Chat {
 			out = spell(v, out)
 		}

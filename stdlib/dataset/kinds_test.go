@@ -3,7 +3,6 @@ package dataset
 import (
 	"bytes"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -32,10 +31,12 @@ func frozen(t *testing.T, prompts []Prompt, err error) []Prompt {
 	return back
 }
 
+// TestMixtureHasItsShares: of 4,000 prompts three quarters are 3,000, and of 10
+// with 0.25, 0.25 and 0.5 the largest remainders get 3, 2 and 5.
 func TestMixtureHasItsShares(t *testing.T) {
 	m, err := Mixture(ids, []Shape{{3, [2]int{10, 20}, [2]int{5, 5}}, {1, [2]int{100, 100}, [2]int{1, 2}}}, 4000)
-	short := 0
-	for _, p := range frozen(t, m, err) {
+	short, turns := 0, 0
+	for i, p := range frozen(t, m, err) {
 		switch n := len(p.Tokens); {
 		case n >= 10 && n <= 20 && p.OutputLen == 5:
 			short++
@@ -43,9 +44,30 @@ func TestMixtureHasItsShares(t *testing.T) {
 		default:
 			t.Fatalf("a prompt of %d tokens, %d out", n, p.OutputLen)
 		}
+		if i > 0 && (len(p.Tokens) == 100) != (len(m[i-1].Tokens) == 100) {
+			turns++
+		}
 	}
-	if math.Abs(float64(short)/4000-.75) > .03 { // four standard errors
-		t.Errorf("%d of 4000 are of the shape with three quarters", short)
+	// Of independent draws 2·¾·¼ of the neighbours differ: 1,500, here ± 5 standard errors.
+	if short != 3000 || turns < 1300 || turns > 1700 {
+		t.Errorf("%d of 4000 are of the shape with three quarters, and %d neighbours differ", short, turns)
+	}
+	shapes, err := Shapes(30, 3, 0, []Part{{0.25, 10, 1}, {0.25, 20, 2}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err = Mixture(ids, shapes, 10)
+	got := map[int]int{}
+	for _, p := range frozen(t, m, err) {
+		got[len(p.Tokens)]++
+	}
+	if got[30] != 5 || got[10] != 3 || got[20] != 2 {
+		t.Errorf("%v; want 5 of 30, 3 of 10 and 2 of 20", got)
+	}
+	for want, parts := range map[string][]Part{"leave of 1": {{0.5, 1, 1}, {0.5, 1, 1}}, "part 1": {{0, 1, 1}}, "part 2": {{0.5, 1, 1}, {0.1, 0, 1}}} {
+		if _, err := Shapes(30, 3, 0, parts); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v", parts, err)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package dataset
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -46,7 +47,8 @@ type Shape struct {
 	Out    [2]int
 }
 
-// Mixture makes n prompts of several shapes, each drawn by its weight.
+// Mixture makes n prompts of several shapes: as many of each as its weight says,
+// rounded by the largest remainder, in an order that is drawn.
 func Mixture(v Ids, shapes []Shape, n int) ([]Prompt, error) {
 	total := 0.0
 	for i, s := range shapes {
@@ -60,18 +62,40 @@ func Mixture(v Ids, shapes []Shape, n int) ([]Prompt, error) {
 	}
 	src := v.source("mixture")
 	var out []Prompt
-	for range n {
-		s := shapes[len(shapes)-1]
-		at := share(src) * total
-		for _, c := range shapes {
-			if at -= c.Weight; at < 0 {
-				s = c
-				break
-			}
-		}
+	for _, i := range deal(src, shapes, total, n) {
+		s := shapes[i]
 		out = append(out, Prompt{Tokens: v.draw(src, between(src, s.In)), OutputLen: between(src, s.Out)})
 	}
 	return out, nil
+}
+
+// deal is which of the shapes each of n prompts has.
+func deal(src *rand.ChaCha8, shapes []Shape, total float64, n int) []int {
+	out := make([]int, 0, n)
+	if len(shapes) == 1 {
+		for range n {
+			share(src) // sets of one shape that were frozen before drew it too
+			out = append(out, 0)
+		}
+		return out
+	}
+	order := make([]int, len(shapes))
+	rest := make([]float64, len(shapes))
+	for i, s := range shapes {
+		exact := s.Weight / total * float64(n)
+		whole := int(exact + 1e-9)
+		order[i], rest[i] = i, exact-float64(whole)
+		out = append(out, slices.Repeat([]int{i}, whole)...)
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(rest[b], rest[a]) })
+	for i := 0; len(out) < n; i++ {
+		out = append(out, order[i%len(order)])
+	}
+	for i := n - 1; i > 0; i-- { // Fisher and Yates
+		j := int(below(src, uint64(i+1)))
+		out[i], out[j] = out[j], out[i]
+	}
+	return out
 }
 
 // share draws from [0, 1).

@@ -1,16 +1,22 @@
 package help
 
 import (
-	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"unicode/utf8"
+
+	"github.com/sotabuild/sotabuild/internal/lazyregexp"
 )
 
 // Parse returns the flags of a help text in its order. A text without a list
 // of flags gives nil; flags that are only mentioned (in a usage line, in
-// another flag's text, in an example) are not flags of the text.
-func Parse(text string) []Flag {
+// another flag's text, in an example) are not flags of the text. The caller must
+// not change them: a text is parsed once, since every candidate of a search is
+// checked by the same one, and a server's has 150 KB.
+func Parse(text string) []Flag { return parsed.of(text) }
+
+func parse(text string) []Flag {
 	entries := split(text)
 	width := 0
 	for _, e := range entries {
@@ -22,6 +28,31 @@ func Parse(text string) []Flag {
 	var flags []Flag
 	for _, e := range entries {
 		flags = append(flags, e.flag(width, keyed))
+	}
+	return flags
+}
+
+// memory holds the flags of the texts that were parsed last.
+type memory struct {
+	mu    sync.Mutex // guards flags
+	flags map[string][]Flag
+}
+
+// texts is how many texts are kept: a campaign has two for each framework.
+const texts = 32
+
+var parsed = memory{flags: map[string][]Flag{}}
+
+func (m *memory) of(text string) []Flag {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	flags, ok := m.flags[text]
+	if !ok {
+		if len(m.flags) == texts {
+			clear(m.flags)
+		}
+		flags = parse(text)
+		m.flags[text] = flags
 	}
 	return flags
 }
@@ -53,7 +84,7 @@ type name struct {
 const lastIndent = 6
 
 // example is a line of a shell command that goes on in the next line.
-var example = regexp.MustCompile(`\\(\s+#.*)?$`)
+var example = lazyregexp.New(`\\(\s+#.*)?$`)
 
 // split finds the entries. An entry's text goes on over empty lines and ends
 // at a line that is not indented as text is.
@@ -124,10 +155,10 @@ func cut(s string) (head, tail string) {
 }
 
 var (
-	between = regexp.MustCompile(`(, *| / )(--?[A-Za-z0-9])`)
+	between = lazyregexp.New(`(, *| / )(--?[A-Za-z0-9])`)
 	// spelling is a flag's name and what follows it: nothing, a metavar after a
 	// space, or clap's and getopt's forms with an equals sign or "...".
-	spelling = regexp.MustCompile(`^(--?[A-Za-z0-9][A-Za-z0-9_-]*(?:\.[A-Za-z0-9][A-Za-z0-9_-]*)*)(| [^'].*|\[?=.+|\.\.\.)$`)
+	spelling = lazyregexp.New(`^(--?[A-Za-z0-9][A-Za-z0-9_-]*(?:\.[A-Za-z0-9][A-Za-z0-9_-]*)*)(| [^'].*|\[?=.+|\.\.\.)$`)
 )
 
 // spellings reads the head of an entry. An equals sign in column 0 is prose

@@ -1,9 +1,10 @@
 package help
 
 import (
-	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/sotabuild/sotabuild/internal/lazyregexp"
 )
 
 // types are the words that printers with types use for them; a metavar of
@@ -44,9 +45,9 @@ func typeOf(f Flag) Type {
 }
 
 var (
-	listed   = regexp.MustCompile(`^\{([^{}]+)\}(?: \[\{[^{}]+\} \.\.\.\])?$`)
-	barred   = regexp.MustCompile(`^[\[<]?([\w.+-]+(?:\|[\w.+-]+)+)[\]>]?$`)
-	possible = regexp.MustCompile(`\[possible values: ([^\]]+)\]`)
+	listed   = lazyregexp.New(`^\{([^{}]+)\}(?: \[\{[^{}]+\} \.\.\.\])?$`)
+	barred   = lazyregexp.New(`^[\[<]?([\w.+-]+(?:\|[\w.+-]+)+)[\]>]?$`)
+	possible = lazyregexp.New(`\[possible values: ([^\]]+)\]`)
 )
 
 // choices are the values that the help admits: {a,b} of argparse, [a|b] of
@@ -66,10 +67,10 @@ func choices(meta, text string) []string {
 }
 
 var (
-	enclosed = regexp.MustCompile(`[(\[]default(:?) `)
-	inside   = regexp.MustCompile(`[,;] default: `)
-	sentence = regexp.MustCompile(`(?:^|[.:] )Defaults to ([0-9][0-9.]*[0-9]|[0-9]|None|True|False|'[^']*')(?:[ .,]|$)`)
-	literal  = regexp.MustCompile(`^([+-]?[0-9][0-9.]*|enabled|disabled|unset|none|auto|on|off|true|false|'[^']*')(?:[,;] .*| = .*)$`)
+	enclosed = lazyregexp.New(`[(\[]default(:?) `)
+	inside   = lazyregexp.New(`[,;] default: `)
+	sentence = lazyregexp.New(`(?:^|[.:] )Defaults to ([0-9][0-9.]*[0-9]|[0-9]|None|True|False|'[^']*')(?:[ .,]|$)`)
+	literal  = lazyregexp.New(`^([+-]?[0-9][0-9.]*|enabled|disabled|unset|none|auto|on|off|true|false|'[^']*')(?:[,;] .*| = .*)$`)
 )
 
 // defaultOf reads the default out of a flag's text. "(default: X)" and its
@@ -88,8 +89,14 @@ func defaultOf(text string) *string {
 		v = unquote(v)
 		found = &v
 	}
-	if m := sentence.FindStringSubmatch(text); m != nil {
-		take(m[1])
+	// A pattern is looked for only where its words stand: that is what takes long.
+	if strings.Contains(text, "Defaults to ") {
+		if m := sentence.FindStringSubmatch(text); m != nil {
+			take(m[1])
+		}
+	}
+	if !strings.Contains(text, "default") {
+		return found
 	}
 	for _, m := range inside.FindAllStringIndex(text, -1) {
 		v := text[m[1]:]
@@ -147,9 +154,9 @@ func unquote(s string) string {
 }
 
 var (
-	gone       = regexp.MustCompile(`(?i)^(?:the |this )?(?:argument|option|flag) (?:has been|was) removed`)
-	deprecated = regexp.MustCompile(`^[(\[]?Deprecated\b|\bDEPRECATED\b`)
-	selfDeprec = regexp.MustCompile(`(--?[\w.-]+) is deprecated`)
+	gone       = lazyregexp.New(`(?i)^(?:the |this )?(?:argument|option|flag) (?:has been|was) removed`)
+	deprecated = lazyregexp.New(`^[(\[]?Deprecated\b|\bDEPRECATED\b`)
+	selfDeprec = lazyregexp.New(`(--?[\w.-]+) is deprecated`)
 )
 
 // Gone reports that the program would refuse the flag although its help still

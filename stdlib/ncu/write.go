@@ -11,13 +11,14 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/sotabuild/sotabuild/internal/lazyregexp"
 )
 
-var versionName = regexp.MustCompile(`^v([0-9]{3,6})$`)
+var versionName = lazyregexp.New(`^v([0-9]{3,6})$`)
 
 // Next is the version after the highest folder of root, "v001" where there is
 // none. A folder counts even if no digest came to stand in it: versions are

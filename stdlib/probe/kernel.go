@@ -1,14 +1,15 @@
 package probe
 
 import (
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/sotabuild/sotabuild/internal/lazyregexp"
 )
 
 // xidLine is how NVIDIA's driver writes an error into the kernel's log:
 // "NVRM: Xid (PCI:0000:17:00): 79, pid='…', …".
-var xidLine = regexp.MustCompile(`NVRM: Xid \(PCI:([0-9a-fA-F:.]+)\): ([0-9]+)`)
+var xidLine = lazyregexp.New(`NVRM: Xid \(PCI:([0-9a-fA-F:.]+)\): ([0-9]+)`)
 
 // hardwareXid are the error numbers that NVIDIA's catalogue of Xid errors lays
 // to the card, its memory or its links: double-bit and contained ECC errors,

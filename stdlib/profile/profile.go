@@ -218,14 +218,14 @@ func newSpec(c *lang.Campaign, f campaign.Facts, s Subject, stage Stage, role Ro
 		start.Body = cmp.Or(m.Body, start.Body)
 	}
 	server := campaign.NewBenchSpec(c, f, fw, cand, s.Scenario, nil)
-	server.Load = campaign.LoadSpec{API: "completions", Path: fw.Definition.Server.Completions, Temperature: c.Load.Workload.Temperature}
+	server.Load = campaign.LoadSpec{API: "completions", Path: fw.Definition.Server.Completions, Temperature: c.Load.Of(s.Scenario).Temperature}
 	spec := Spec{
 		Server: server, Stage: stage, Role: role, Host: c.GPUs == nil,
 		Warmup: WarmupSteps, Active: ActiveSteps, Concurrency: 1,
 		Args: arming(fw.Definition, armed), Armed: env, Start: start, Stop: Call{p.Stop.Path, p.Stop.Body},
 		Prompts: dataset.Spec{
 			Kind: "random", VocabLo: c.Model.Vocab[0], VocabHi: c.Model.Vocab[1],
-			Seed: c.Load.Workload.Seed, Stream: "profile " + string(stage),
+			Seed: c.Load.Of(s.Scenario).Seed, Stream: "profile " + string(stage),
 		},
 	}
 	switch stage {
@@ -234,7 +234,7 @@ func newSpec(c *lang.Campaign, f campaign.Facts, s Subject, stage Stage, role Ro
 		spec.Prompts.InputLen, spec.Prompts.OutputLen = s.Scenario.InputLen, 1
 		spec.Prompts.Warmup, spec.Prompts.Prompts = WarmupSteps, ActiveSteps
 	case Decode:
-		spec.Concurrency = concurrency(c)
+		spec.Concurrency = concurrency(c.Load.Of(s.Scenario))
 		spec.Prompts.InputLen, spec.Prompts.OutputLen = 1, s.Scenario.OutputLen
 		spec.Prompts.Warmup, spec.Prompts.Prompts = spec.Concurrency, spec.Concurrency
 	}
@@ -243,8 +243,8 @@ func newSpec(c *lang.Campaign, f campaign.Facts, s Subject, stage Stage, role Ro
 
 // concurrency is how many sequences a decode step answers: the workload's
 // first bounded concurrency, else one.
-func concurrency(c *lang.Campaign) int {
-	for _, n := range c.Load.Workload.Concurrency {
+func concurrency(w lang.Workload) int {
+	for _, n := range w.Concurrency {
 		if n != nil {
 			return *n
 		}

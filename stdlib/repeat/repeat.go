@@ -1,14 +1,15 @@
-// Package repeat measures two sides again and again until it can say which one
-// is better, or that they are equal, or that it cannot tell (DESIGN 8(1)).
+// Package repeat measures several sides again and again until it can say which
+// one is best, or that they are equal, or that it cannot tell (DESIGN 8(1)).
 //
 // It is an engine loop: each round is one look. Between looks new repeats are
-// measured, each a new life of its server, the two sides interleaved ABBA so
-// that drift falls on both; the decision of a look is Judge, a pure function of
-// all samples so far. The error of all looks together is Error.
+// measured, each a new life of its server, the sides interleaved A B B A so
+// that drift falls on all of them. The decision of a look is package stats's,
+// for each side against the champion: the one that no other is shown to be ahead
+// of. Sides that are shown to be behind are measured no further.
 //
-// The package knows a sample as one positive number; what is measured, and
-// whether more of it is better, is the caller's. Values are not changed once
-// made.
+// The package knows a sample as one positive number, of which more is better;
+// what is measured is the caller's. A sample that was rejected counts for
+// nothing and is kept in the state. Values are not changed once made.
 package repeat
 
 import (
@@ -18,54 +19,30 @@ import (
 
 	"github.com/sotabuild/sotabuild/engine/compile"
 	"github.com/sotabuild/sotabuild/engine/loop"
+	"github.com/sotabuild/sotabuild/stdlib/stats"
 )
-
-// Looks are after how many repeats of each side the samples are judged, when
-// the bounds of noise allow that many.
-var Looks = []int{3, 5, 10, 20}
-
-// Error is the chance, over all looks together, to call two equal sides unequal
-// or two sides that differ by the band equal.
-const Error = 0.05
 
 // Bounds are those of the campaign's noise block.
 type Bounds struct {
-	Threshold float64 // the band: 0.01 is 1 %
-	Min, Max  int     // repeats of each side
+	Threshold float64 `json:"threshold"`   // the band: 0.01 is 1 %
+	Min       int     `json:"min_repeats"` // before a difference counts
+	Max       int     `json:"max_repeats"` // of each side, rejected ones among them; at least 2
 }
 
-// looks are the repeats at each look: those of Looks within the bounds, and Max
-// at last.
-func (b Bounds) looks() []int {
-	var out []int
-	for _, n := range Looks {
-		if n >= b.Min && n < b.Max {
-			out = append(out, n)
-		}
-	}
-	return append(out, max(b.Max, 2))
-}
+func (b Bounds) rule() stats.Rule { return stats.Within(b.Threshold, b.Min, b.Max) }
 
-// Verdict is what the samples say of A against B.
-type Verdict string
-
-// The verdicts. Ahead and Behind are about the larger number.
-const (
-	Undecided  Verdict = ""           // more repeats are to come
-	Ahead      Verdict = "ahead"      // A is larger by more than the band
-	Behind     Verdict = "behind"     // A is smaller by more than the band
-	Tied       Verdict = "tied"       // they differ by less than the band
-	Unresolved Verdict = "unresolved" // the last look could not tell: no tie, and no reason to act
-)
-
-// State is what the loop knows after a look.
-type State struct {
-	A       []float64 `json:"a"` // the samples in the order they were taken
-	B       []float64 `json:"b"`
-	Verdict Verdict   `json:"verdict"`
-	// Ratio is A over B, with the interval that the look's share of the error
-	// allows.
-	Ratio Interval `json:"ratio"`
+// Sample is what one repeat gave.
+type Sample struct {
+	Value float64
+	// Rejected says why the repeat is no sample; "" if it is one.
+	Rejected string
+	// Broken says why the side cannot be compared any more, such as that its
+	// server died; "" if it can.
+	Broken string
+	// Failing says what the repeat does not keep though it is a sample, such as
+	// a limit; "" if it keeps all. A side that fails in more than half of its
+	// samples is broken.
+	Failing string
 }
 
 // Side is one side of a comparison.
@@ -75,50 +52,87 @@ type Side struct {
 	// n, or the store would give the first repeat's result for all.
 	Node   func(addr string, n int) compile.Decl
 	Output string
-	// Sample reads the number that a node's output holds.
-	Sample func(output []byte) (float64, error)
+	// Sample reads what a node's output holds. An error is a repeat that has to
+	// be made again, and no decision.
+	Sample func(output []byte) (Sample, error)
 }
 
-// New is the loop that compares two sides under a name.
-func New(name string, a, b Side, bounds Bounds) *loop.Loop {
-	r := &repeats{sides: [2]Side{a, b}, bounds: bounds, looks: bounds.looks()}
-	l := &loop.Loop{Name: name, Version: version, Bound: len(r.looks), Start: []byte(`{}`), Decide: r.decide}
-	l.Declare = func(_ []byte, round int) ([]compile.Decl, []compile.Input, error) {
-		decls, take := r.declare(l.Address(round), round)
+// Config is a comparison. Sides are at least two; where nothing else tells, the
+// first one is the champion.
+type Config struct {
+	At     string // where its addresses begin
+	Sides  []Side
+	Bounds Bounds
+	// Terms are what Sample judges by beside the output; keyed, so that others
+	// decide anew. JSON; nil is nothing.
+	Terms json.RawMessage
+	// Shared are nodes that every round declares first, at addresses below the
+	// round's; nil is none.
+	Shared func(round string) []compile.Decl
+}
+
+// New is the loop that compares the sides.
+func New(c Config) *loop.Loop {
+	r := &repeats{Config: c, looks: c.Bounds.rule().Looks}
+	start := State{Bounds: c.Bounds, Terms: c.Terms, Sides: make([]Run, len(c.Sides))}
+	b, err := json.Marshal(start)
+	if err != nil {
+		panic("repeat: the start cannot be written as JSON: " + err.Error())
+	}
+	l := &loop.Loop{Name: "repeat", At: c.At, Version: version, Bound: len(r.looks), Start: b, Decide: r.decide}
+	l.Declare = func(state []byte, round int) ([]compile.Decl, []compile.Input, error) {
+		var s State
+		if err := json.Unmarshal(state, &s); err != nil {
+			return nil, nil, err
+		}
+		decls, take := r.declare(s, l.Address(round), round)
 		return decls, take, nil
 	}
 	return l
 }
 
-// version is raised when Judge says something else of the same samples.
-const version = 1
+// version is raised when a look says something else of the same samples.
+const version = 2
 
 type repeats struct {
-	sides  [2]Side
-	bounds Bounds
-	looks  []int
+	Config
+	looks []int
 }
 
 // declare gives the repeats that are new at a look, in the order in which they
-// run: A B, then B A, and so on.
-func (r *repeats) declare(prefix string, round int) (decls []compile.Decl, take []compile.Input) {
-	from := 0
+// run: A B C, then C B A, and so on. Each comes after the one before it.
+func (r *repeats) declare(s State, prefix string, round int) (decls []compile.Decl, take []compile.Input) {
+	if r.Shared != nil {
+		decls = r.Shared(prefix)
+	}
+	playing := s.playing()
+	from, last := 0, ""
 	if round > 1 {
 		from = r.looks[round-2]
 	}
 	for n := from + 1; n <= r.looks[round-1]; n++ {
-		for _, i := range [2][2]int{{1, 0}, {0, 1}}[n%2] {
-			s := r.sides[i]
-			d := s.Node(prefix+"."+s.Name+"["+strconv.Itoa(n)+"]", n)
-			if len(decls) > 0 {
-				d.Order = append(d.Order, decls[len(decls)-1].Addr)
+		for k := range playing {
+			i := playing[k]
+			if n%2 == 0 {
+				i = playing[len(playing)-1-k]
 			}
+			side := r.Sides[i]
+			d := side.Node(prefix+"."+side.Name+"["+strconv.Itoa(n)+"]", n)
+			d.Block = prefix + "." + side.Name
+			if last != "" {
+				d.Order = append(d.Order, last)
+			}
+			last = d.Addr
 			decls = append(decls, d)
-			take = append(take, compile.Input{Name: [2]string{"a", "b"}[i], From: d.Addr, Output: s.Output})
+			take = append(take, compile.Input{Name: inputName(i, n), From: d.Addr, Output: side.Output})
 		}
 	}
 	return decls, take
 }
+
+// inputName says which side's repeat an input is, without a label, so that a
+// renamed side decides nothing anew.
+func inputName(side, n int) string { return fmt.Sprintf("side_%d_repeat_%d", side, n) }
 
 // decide adds the new samples and judges.
 func (r *repeats) decide(b []byte, round int, got []loop.Got) (loop.Decision, error) {
@@ -126,32 +140,23 @@ func (r *repeats) decide(b []byte, round int, got []loop.Got) (loop.Decision, er
 	if err := json.Unmarshal(b, &s); err != nil {
 		return loop.Decision{}, err
 	}
-	for _, g := range got {
-		if g.Failed {
-			return loop.Decision{}, fmt.Errorf("%s failed, so the sides cannot be compared", g.Addr)
-		}
-		side, list := r.sides[0], &s.A
-		if g.Name == "b" {
-			side, list = r.sides[1], &s.B
-		}
-		v, err := side.Sample(g.Bytes)
-		if err != nil {
-			return loop.Decision{}, fmt.Errorf("reading %s: %w", g.Addr, err)
-		}
-		*list = append(*list, v)
+	for i := range s.Sides {
+		s.Sides[i].Looks = append(s.Sides[i].Looks, s.Sides[i].count())
 	}
-	var err error
-	if s.Verdict, s.Ratio, err = Judge(s.A, s.B, r.bounds.Threshold, round, len(r.looks)); err != nil {
+	for _, g := range got {
+		var i, n int
+		if _, err := fmt.Sscanf(g.Name, "side_%d_repeat_%d", &i, &n); err != nil {
+			return loop.Decision{}, fmt.Errorf("reading which repeat %q is: %w", g.Name, err)
+		}
+		sample, err := r.Sides[i].Sample(g.Bytes)
+		if err != nil {
+			return loop.Decision{}, fmt.Errorf("repeat %d of %s: %w", n, r.Sides[i].Name, err)
+		}
+		s.Sides[i].add(n, round, sample)
+	}
+	if err := s.judge(round); err != nil {
 		return loop.Decision{}, err
 	}
 	next, err := json.Marshal(s)
-	return loop.Decision{Stop: s.Verdict != Undecided, Why: s.why(), State: next}, err
-}
-
-func (s State) why() string {
-	verdict := string(s.Verdict)
-	if s.Verdict == Undecided {
-		verdict = "not decided yet"
-	}
-	return fmt.Sprintf("%s after %d repeats: ratio %.4f, between %.4f and %.4f", verdict, len(s.A), s.Ratio.Middle, s.Ratio.Low, s.Ratio.High)
+	return loop.Decision{Stop: !s.open(), Why: s.why(r.Sides), State: next}, err
 }

@@ -28,6 +28,7 @@ func (v View) Markdown() []byte {
 		v.scenario(&b, s)
 		v.parts(&b, s)
 	}
+	v.repeats(&b)
 	v.rates(&b)
 	v.fairness(&b)
 	v.failing(&b)
@@ -63,21 +64,34 @@ func (v View) winnersTable(b *strings.Builder) {
 	b.WriteString("## Winners\n\n")
 	g := markdown.Table{First: 4, Right: 4, Head: []string{"Scenario", "Concurrency", "Winner", "Candidate",
 		"Req/s", "Output tok/s", "TTFT p50 (ms)", "TPOT p50 (ms)", "The target's gap"}}
+	var beside []string
 	for _, s := range v.Scenarios {
-		if s.Ranking.Best == nil {
-			g.Rows = append(g.Rows, []string{markdown.Code(s.Name), missing, v.nobody(s), missing, missing, missing, missing, missing, gap(s.Ranking.Gap)})
+		if s.Lane != "" { // It never enters this table (R073).
+			beside = append(beside, fmt.Sprintf("%s: none: lane %s has a table of its own and no winner.\n\n", markdown.Code(s.Name), markdown.Code(s.Lane)))
+			continue
 		}
-		for _, d := range s.Ranking.Best {
+		if s.leading() == nil {
+			g.Rows = append(g.Rows, []string{markdown.Code(s.Name), missing, s.nobody(), missing, missing, missing, missing, missing, gap(s.Ranking.Gap)})
+		}
+		for _, d := range s.leading() {
 			for _, c := range s.with(d) {
-				g.Rows = append(g.Rows, []string{markdown.Code(s.Name), Concurrency(c.Row.Workload), markdown.Code(c.Framework) + v.label(c), markdown.Code(c.Candidate),
-					c.paper("request_throughput"), c.paper("output_throughput"), c.paper("ttft/send:p50"), c.paper("tpot/excl-first:p50"), gap(s.Ranking.Gap)})
+				g.Rows = append(g.Rows, []string{markdown.Code(s.Name), Concurrency(c.Row.Workload), markdown.Code(c.Framework) + s.word(d) + v.label(c), markdown.Code(c.Candidate),
+					c.paper("request_throughput"), c.paper("output_throughput"), c.paper("ttft/send:p50"), c.paper("tpot/excl-first:p50"), s.gap(v.target())})
 			}
 		}
 	}
-	g.Write(b)
+	if g.Rows != nil {
+		g.Write(b)
+	}
+	b.WriteString(strings.Join(beside, ""))
 	for _, s := range v.Scenarios {
 		if s.unfair() != nil {
 			fmt.Fprintf(b, "Scenario %s is not shown to be a fair comparison: see Fairness below.\n\n", markdown.Code(s.Name))
+		}
+	}
+	for _, s := range v.Scenarios {
+		if s.Repeats != nil && len(s.Repeats.Sides) > 0 {
+			fmt.Fprintf(b, "%s: %s. See Repeated runs below.\n\n", markdown.Code(s.Name), markdown.Text(v.Winner(s)))
 		}
 	}
 	b.WriteString("A scenario's winner is the best row over its concurrency cells that passes the SLA. " +
@@ -88,9 +102,9 @@ func (v View) winnersTable(b *strings.Builder) {
 }
 
 // nobody says why a scenario has no winner.
-func (v View) nobody(s Scenario) string {
-	if v.lane() {
-		return "none: lane " + markdown.Code(v.Workload.Lane) + " has a table of its own"
+func (s Scenario) nobody() string {
+	if s.Ranking.Cell != nil {
+		return "none: see Repeated runs"
 	}
 	return "none passes the SLA"
 }
@@ -107,7 +121,7 @@ func gap(g winners.Gap) string {
 }
 
 func (v View) scenario(b *strings.Builder, s Scenario) {
-	fmt.Fprintf(b, "## Scenario %s\n\n%d tokens in, %d out, %d prompts.\n\n", markdown.Code(s.Name), s.InputLen, s.OutputLen, s.NumPrompts)
+	fmt.Fprintf(b, "## Scenario %s\n\n%s, %d prompts.\n\n", markdown.Code(s.Name), s.lengths(), s.NumPrompts)
 	g := markdown.Table{First: 6, Head: []string{"Concurrency", "Rank", "Framework", "Candidate", "Status", "SLA"}}
 	var ids []string
 	for _, id := range shown {

@@ -59,15 +59,25 @@ func (v View) bestByFramework(b *strings.Builder) {
 	}
 }
 
+// crossFramework is a table of the main lane, and one of every other lane.
 func (v View) crossFramework(b *strings.Builder) {
-	title := "Cross-Framework Best Comparison"
-	if v.lane() {
-		title = "Lane " + markdown.Code(v.Workload.Lane) + ", beside the common comparison"
+	for _, lane := range v.lanes() {
+		title := "Cross-Framework Best Comparison"
+		if lane != "" {
+			title = "Lane " + markdown.Code(lane) + ", beside the common comparison"
+		}
+		v.crossOf(b, lane, title)
 	}
+}
+
+func (v View) crossOf(b *strings.Builder, lane, title string) {
 	b.WriteString("## " + title + "\n\nOnly equal cells are compared; the rank counts within a cell.\n\n")
 	g := markdown.Table{First: 6, Right: 8, Head: []string{"Scenario", "Concurrency", "Rank", "Framework", "Candidate", "SLA", "Req/s", "Output tok/s", "P50 TTFT ms", "P50 TPOT ms",
 		"Accept len", "Pre-scheduler ms", "Cache hit", "GPUs", "Server command"}}
 	for _, s := range v.Scenarios {
+		if s.Lane != lane {
+			continue
+		}
 		for _, contest := range s.Ranking.Cells {
 			for _, p := range contest.Places {
 				if p.Rank == 0 {
@@ -247,10 +257,6 @@ func (v View) Manifest() []byte {
 	if v.Model.MaxContext > 0 {
 		context = strconv.Itoa(v.Model.MaxContext) + " tokens"
 	}
-	rate := missing
-	if v.Workload.Rate != nil {
-		rate = figure(*v.Workload.Rate) + " requests/s"
-	}
 	section(&b, "Model", [][2]string{
 		{"model", markdown.Code(v.Model.ID)}, {"path", markdown.Code(v.Model.Path)}, {"revision", markdown.Code(v.Model.Revision)}, {"tokenizer", markdown.Code(v.Model.Tokenizer)},
 		{"precision", markdown.Text(v.Model.Precision)}, {"quantization", markdown.Text(v.Model.Quantization)},
@@ -263,17 +269,28 @@ func (v View) Manifest() []byte {
 	}
 	section(&b, "Hardware", hardware)
 	v.frameworks(&b)
-	section(&b, "Workload", [][2]string{
-		{"endpoint", markdown.Text(v.Workload.Endpoint)}, {"dataset", markdown.Text(v.Workload.Dataset)}, {"temperature", strconv.FormatFloat(v.Workload.Temperature, 'g', -1, 64)},
-		{"arrival", markdown.Text(v.Workload.Arrival)}, {"request rate", rate}, {"warm-up", strconv.Itoa(v.Workload.Warmup) + " requests"},
-		{"seed", strconv.FormatInt(v.Workload.Seed, 10)}, {"lane", markdown.Text(v.Workload.Lane)},
-	})
+	section(&b, "Workload", v.Workload.facts())
+	for _, w := range v.Lanes {
+		section(&b, "Lane "+markdown.Code(w.Lane), w.facts())
+	}
 	v.scenarios(&b)
 	section(&b, "SLA", v.limits())
 	b.WriteString("## Rules\n\nRows are ranked by: status ok, SLA passed, request throughput, output throughput, low TTFT p50, low TPOT p50, few GPUs. " +
 		"A missing metric ranks behind every value. Only equal cells are compared. " +
 		"The gap is (best − target) / best on request throughput, among the rows that are ok and pass the SLA as computed from their numbers.\n")
 	return []byte(b.String())
+}
+
+func (w Workload) facts() [][2]string {
+	rate := missing
+	if w.Rate != nil {
+		rate = figure(*w.Rate) + " requests/s"
+	}
+	return [][2]string{
+		{"endpoint", markdown.Text(w.Endpoint)}, {"dataset", markdown.Text(w.Dataset)}, {"temperature", strconv.FormatFloat(w.Temperature, 'g', -1, 64)},
+		{"arrival", markdown.Text(w.Arrival)}, {"request rate", rate}, {"warm-up", strconv.Itoa(w.Warmup) + " requests"},
+		{"seed", strconv.FormatInt(w.Seed, 10)}, {"lane", markdown.Text(w.Lane)},
+	}
 }
 
 func section(b *strings.Builder, title string, facts [][2]string) {
@@ -323,9 +340,17 @@ func (v View) scenarios(b *strings.Builder) {
 		if digests != nil {
 			sets = strings.Join(digests, "<br>")
 		}
-		g.Rows = append(g.Rows, []string{markdown.Code(s.Name), strconv.Itoa(s.InputLen), strconv.Itoa(s.OutputLen), strconv.Itoa(s.NumPrompts), sets})
+		g.Rows = append(g.Rows, []string{markdown.Code(s.Name), strconv.Itoa(s.InputLen), strconv.Itoa(s.OutputLen), strconv.Itoa(s.NumPrompts), sets + mixed(s)})
 	}
 	g.Write(b)
+}
+
+// mixed says the further shapes below the digests.
+func mixed(s Scenario) string {
+	if s.Mix == "" {
+		return ""
+	}
+	return "<br>mixed with " + markdown.Text(s.Mix)
 }
 
 func (v View) limits() [][2]string {

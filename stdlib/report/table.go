@@ -189,25 +189,35 @@ func rank(n int) string {
 
 // Winner says who won a scenario and where the target stands.
 func (v View) Winner(s Scenario) string {
-	if s.Ranking.Best == nil {
-		if v.lane() {
-			return "lane " + v.Workload.Lane + ": a table of its own, without a winner"
+	if s.leading() == nil {
+		switch {
+		case s.Lane != "":
+			return "lane " + s.Lane + ": a table of its own, without a winner"
+		case s.Ranking.Cell != nil:
+			return "no winner: " + s.Repeats.Why
 		}
 		return "no row passes the SLA"
 	}
 	var who []string
-	for _, d := range s.Ranking.Best {
+	for _, d := range s.leading() {
 		for _, c := range s.with(d) {
 			if name := fmt.Sprintf("%s (%s, concurrency %s)", c.Framework, c.Candidate, Concurrency(c.Row.Workload)); !slices.Contains(who, name) {
 				who = append(who, name)
 			}
 		}
 	}
+	if s.Ranking.Best == nil {
+		return fmt.Sprintf("unresolved between %s%s; gap of %s: %s", strings.Join(who, " and "), s.evidence(), v.target(), s.gap(v.target()))
+	}
 	verb := "wins"
 	if len(who) > 1 {
 		verb = "are tied"
 	}
-	return fmt.Sprintf("%s %s; gap of %s: %s", strings.Join(who, " and "), verb, v.target(), gapNumber(s.Ranking.Gap))
+	where := gapNumber(s.Ranking.Gap)
+	if s.Repeats.said() != nil {
+		where = s.gap(v.target())
+	}
+	return fmt.Sprintf("%s %s%s; gap of %s: %s", strings.Join(who, " and "), verb, s.evidence(), v.target(), where)
 }
 
 // verdict is short enough for a column: pass, fails SLA, or the row's status.

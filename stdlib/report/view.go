@@ -15,6 +15,7 @@
 package report
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -32,6 +33,7 @@ type View struct {
 	Model     Model       `json:"model"`
 	Hardware  Hardware    `json:"hardware"`
 	Workload  Workload    `json:"workload"`
+	Lanes     []Workload  `json:"lanes,omitempty"` // beside it
 	SLA       winners.SLA `json:"sla"`
 	Sides     []Side      `json:"sides"`     // the target first, then as declared
 	Scenarios []Scenario  `json:"scenarios"` // as declared
@@ -109,10 +111,25 @@ type Scenario struct {
 	InputLen   int             `json:"input_len"`  // tokens
 	OutputLen  int             `json:"output_len"` // tokens
 	NumPrompts int             `json:"num_prompts"`
-	Cells      []Cell          `json:"cells"` // by framework, candidate, concurrency, as declared
+	Mix        string          `json:"mix,omitempty"`  // further shapes in words; the lengths are those of the rest
+	Lane       string          `json:"lane,omitempty"` // "" is the main one
+	Cells      []Cell          `json:"cells"`          // by framework, candidate, concurrency, as declared
 	Ranking    winners.Ranking `json:"ranking"`
 	Fairness   []Fairness      `json:"fairness,omitempty"` // nil where there is nothing to compare
+	Repeats    *Repeats        `json:"repeats,omitempty"`  // nil where the campaign asks for none
 }
+
+// lengths are the scenario's tokens in words.
+func (s Scenario) lengths() string {
+	text := fmt.Sprintf("%d tokens in, %d out", s.InputLen, s.OutputLen)
+	if s.Mix != "" {
+		text += " (mixed with " + s.Mix + ")"
+	}
+	return text
+}
+
+// Title is its name with its lengths.
+func (s Scenario) Title() string { return s.Name + ": " + s.lengths() }
 
 // Cell is one row with its names.
 type Cell struct {
@@ -177,8 +194,16 @@ func (v View) status(c Cell) string {
 	return s
 }
 
-// lane reports whether this is a lane beside the main one (R073).
-func (v View) lane() bool { return v.Workload.Lane != "" && v.Workload.Lane != "main" }
+// lanes are the names of the scenarios' lanes, each once; "" is the main one.
+func (v View) lanes() []string {
+	var out []string
+	for _, s := range v.Scenarios {
+		if !slices.Contains(out, s.Lane) {
+			out = append(out, s.Lane)
+		}
+	}
+	return out
+}
 
 func (v View) target() string {
 	for _, s := range v.Sides {

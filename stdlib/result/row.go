@@ -84,6 +84,7 @@ type Workload struct {
 	Endpoint    string   `json:"endpoint"` // /v1/completions
 	Smoke       bool     `json:"smoke,omitempty"`
 	Lane        string   `json:"lane,omitempty"` // "" is the main one
+	Mix         string   `json:"mix,omitempty"`  // further shapes in words; the lengths are those of the rest
 }
 
 // Requests counts requests by outcome; Failures lists classes of failed ones

@@ -40,10 +40,13 @@ type Rule struct {
 
 // Standard is the rule with at most max repeats: looks at 3, 5, 10 and 20, as
 // far as they lie below max, and at max.
-func Standard(max int) Rule {
-	r := Rule{Band: 0.01, Error: 0.05}
+func Standard(max int) Rule { return Within(0.01, 3, max) }
+
+// Within is the standard rule with another band and no look before min repeats.
+func Within(band float64, min, max int) Rule {
+	r := Rule{Band: band, Error: 0.05}
 	for _, n := range []int{3, 5, 10, 20} {
-		if n < max {
+		if n >= min && n < max {
 			r.Looks = append(r.Looks, n)
 		}
 	}

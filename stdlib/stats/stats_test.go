@@ -114,6 +114,70 @@ func TestLoudNoiseMakesNoWinners(t *testing.T) {
 	}
 }
 
+// TestErrorOfAllLooks: over all looks together equal systems get a winner in at
+// most 5 % at noise with outliers, and a pair whose true ratio lies on the
+// band's edge a verdict in at most 5 % on each side. A gap of twice the band is
+// hardly ever missed. 1,500 comparisons tell 5 % from 7 % at three standard
+// errors.
+func TestErrorOfAllLooks(t *testing.T) {
+	normal := func(src *rand.Rand) float64 { return 0.005 * src.NormFloat64() }
+	outliers := func(src *rand.Rand) float64 { // one run in twenty is 15 % slower
+		v := 0.01 * src.NormFloat64()
+		if src.IntN(20) == 0 {
+			v -= 0.15
+		}
+		return v
+	}
+	const trials = 1500
+	plan := planned(t, Standard(20))
+	for _, tc := range []struct {
+		name  string
+		noise func(*rand.Rand) float64
+		ratio float64
+		wrong []Verdict
+		most  float64 // share of wrong verdicts
+		right Verdict
+		least float64
+	}{
+		{"equal_with_outliers", outliers, 1, []Verdict{Ahead, Behind}, 0.07, "", 0},
+		{"on_the_edge", normal, 1.01, []Verdict{Ahead, Tied, Behind}, 0.14, "", 0},
+		{"two_percent_apart", normal, 1.02, []Verdict{Tied, Behind}, 0.07, Ahead, 0.9},
+		{"equal", normal, 1, []Verdict{Ahead, Behind}, 0.07, Tied, 0.8},
+	} {
+		src := rand.New(rand.NewPCG(8, 1))
+		got := map[Verdict]int{}
+		for range trials {
+			var a, b []float64
+			for range 20 {
+				a, b = append(a, tc.ratio*math.Exp(tc.noise(src))), append(b, math.Exp(tc.noise(src)))
+			}
+			c, err := plan.Judge(a, b, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got[c.Verdict]++
+		}
+		wrong := 0
+		for _, v := range tc.wrong {
+			wrong += got[v]
+		}
+		if float64(wrong) > tc.most*trials || float64(got[tc.right]) < tc.least*trials {
+			t.Errorf("%s: %v", tc.name, got)
+		}
+	}
+}
+
+func TestLooksWithinBounds(t *testing.T) {
+	for _, tc := range []struct {
+		min, max int
+		want     []int
+	}{{3, 20, []int{3, 5, 10, 20}}, {5, 12, []int{5, 10, 12}}, {3, 3, []int{3}}, {2, 2, []int{2}}, {30, 40, []int{40}}} {
+		if got := Within(0.02, tc.min, tc.max); !slices.Equal(got.Looks, tc.want) || got.Band != 0.02 {
+			t.Errorf("from %d to %d: %+v, want looks at %v", tc.min, tc.max, got, tc.want)
+		}
+	}
+}
+
 // TestDriftFallsOnBoth lets a machine slow down by 0.3 % a run while equal
 // systems take turns.
 func TestDriftFallsOnBoth(t *testing.T) {

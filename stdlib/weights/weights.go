@@ -19,10 +19,11 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/sotabuild/sotabuild/internal/lazyregexp"
 )
 
 // ListFile is written last, beside the files.
@@ -74,8 +75,8 @@ func (l List) Portable() []byte {
 const maxID = 2*96 + 1
 
 var (
-	idForm       = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?$`)
-	revisionForm = regexp.MustCompile(`^[0-9a-f]+$`)
+	idForm       = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?$`)
+	revisionForm = lazyregexp.New(`^[0-9a-f]+$`)
 )
 
 // Folder is where a revision lies under root. The id is the hub's

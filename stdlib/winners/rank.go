@@ -15,7 +15,10 @@ type Ranking struct {
 	// Best are the scenario's winners, as in Selection; Cell is the index of
 	// the cell they won in, the first of them if they are tied across cells.
 	Best []key.Digest `json:"best,omitempty"`
-	Cell *int         `json:"cell,omitempty"`
+	// Unresolved are the rows among which repeated runs found no winner; Best is
+	// nil then.
+	Unresolved []key.Digest `json:"unresolved,omitempty"`
+	Cell       *int         `json:"cell,omitempty"`
 	// Gap is that of the winner's cell.
 	Gap
 }
@@ -38,6 +41,8 @@ type Place struct {
 	// Near says that the row is within the noise threshold of the cell's best:
 	// one run of each does not tell them apart (R122).
 	Near bool `json:"near,omitempty"`
+	// Repeated is what repeated runs say; nil where there are none.
+	Repeated *Repeated `json:"repeated,omitempty"`
 	Judged
 }
 
@@ -58,8 +63,8 @@ type SelectionInput struct {
 
 // Rules are how selections are compared. The zero value compares strictly.
 type Rules struct {
-	CachedShare *float64 `key:"cached_share"` // as in SLA
-	Noise       float64  `key:"noise"`        // share of request throughput within which rows are near each other
+	CachedShare *float64 // as in SLA
+	Noise       float64  // share of request throughput within which rows are near each other
 }
 
 // Rank compares the selections of all frameworks of one scenario; target is the

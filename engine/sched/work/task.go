@@ -333,6 +333,8 @@ func (e *errand) classify(out executors.Outcome) (executors.Class, string) {
 	switch {
 	case err != nil:
 		return executors.ClassLost, fmt.Sprintf("the task's last word cannot be read: %v", err)
+	case exit != nil && exit.Outcome.Class == executors.ClassInterrupted && out.Reason == executors.Preempted:
+		// The supervisor knows that it was told to stop, the executor by whom.
 	case exit != nil && exit.Outcome.Class != "":
 		return exit.Outcome.Class, exit.Outcome.Reason
 	}
@@ -345,6 +347,8 @@ func (e *errand) classify(out executors.Outcome) (executors.Class, string) {
 		return executors.ClassStartFailed, out.Detail
 	case executors.Stopped:
 		return executors.ClassInterrupted, out.Detail
+	case executors.Preempted:
+		return executors.ClassPreempted, out.Detail
 	case executors.Exited:
 		reason := "the supervisor exited with code " + strconv.Itoa(out.Code)
 		if exit != nil {

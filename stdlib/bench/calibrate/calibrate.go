@@ -69,8 +69,9 @@ type Result struct {
 	Stolen float64 `json:"cpu_share_at_good"`
 }
 
-// Run calibrates with this program's own simserve.
-func Run(ctx context.Context, each time.Duration) (Result, error) {
+// Run calibrates with this program's own simserve. temp is the folder for
+// temporary files.
+func Run(ctx context.Context, each time.Duration, temp string) (Result, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return Result{}, fmt.Errorf("finding this program: %w", err)
@@ -78,7 +79,7 @@ func Run(ctx context.Context, each time.Duration) (Result, error) {
 	out := Result{When: time.Now().UTC(), Cores: runtime.NumCPU()}
 	good := true
 	for _, s := range Steps {
-		p, err := measure(ctx, self, s, each)
+		p, err := measure(ctx, self, s, each, temp)
 		if err != nil {
 			return out, fmt.Errorf("calibrating with %d streams: %w", s.Streams, err)
 		}
@@ -95,9 +96,9 @@ func Run(ctx context.Context, each time.Duration) (Result, error) {
 }
 
 // measure loads one server of its own with one step.
-func measure(ctx context.Context, self string, s Step, each time.Duration) (Point, error) {
+func measure(ctx context.Context, self string, s Step, each time.Duration, temp string) (Point, error) {
 	p := Point{Step: s, Offered: float64(s.Streams) / s.Gap.Seconds()}
-	dir, err := os.MkdirTemp("", "sotabuild-calibrate-")
+	dir, err := os.MkdirTemp(temp, "sotabuild-calibrate-")
 	if err != nil {
 		return p, err
 	}

@@ -40,7 +40,7 @@ func TestRealServerIsCompared(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := measure(t.Context(), self, Step{4, 10 * time.Millisecond}, 300*time.Millisecond)
+	p, err := measure(t.Context(), self, Step{4, 10 * time.Millisecond}, 300*time.Millisecond, t.TempDir())
 	if err != nil || p.Class == "" && p.Events != 120 {
 		t.Fatalf("%+v, error %v", p, err)
 	}

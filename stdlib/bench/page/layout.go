@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"strconv"
+	"sync"
 
 	"github.com/sotabuild/sotabuild/stdlib/bench/judge"
 	"github.com/sotabuild/sotabuild/stdlib/result"
@@ -14,7 +15,8 @@ import (
 
 // layouts share head and figures. The policy in the head keeps a page from
 // loading anything, whatever stands in it.
-var layouts = template.Must(template.New("pages").Parse(`{{define "head"}}<!doctype html>
+var layouts = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("pages").Parse(`{{define "head"}}<!doctype html>
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'">
 <title>{{.Title}}</title>
@@ -60,13 +62,14 @@ table{border-collapse:collapse}td,th{padding:.15rem .8rem;text-align:left;border
 {{template "failures" .Failures}}
 {{template "foot" .}}{{end}}
 `))
+})
 
 func render(name, title string, data map[string]any) []byte {
 	all := assets()
 	all["Title"] = title
 	maps.Copy(all, data)
 	var b bytes.Buffer
-	if err := layouts.ExecuteTemplate(&b, name, all); err != nil {
+	if err := layouts().ExecuteTemplate(&b, name, all); err != nil {
 		panic(fmt.Sprintf("page: the layout %s does not fit its data: %v", name, err))
 	}
 	return b.Bytes()

@@ -27,7 +27,7 @@ func Ask(ctx context.Context, host bench.Host, o Options) (answers.Set, error) {
 	if err != nil {
 		return answers.Set{}, err
 	}
-	dir, err := os.MkdirTemp("", "sotabuild-answers-")
+	dir, err := os.MkdirTemp(o.Temp, "sotabuild-answers-")
 	if err != nil {
 		return answers.Set{}, fmt.Errorf("making a folder: %w", err)
 	}

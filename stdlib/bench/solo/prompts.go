@@ -85,8 +85,11 @@ func (s Set) Check() error {
 		return fmt.Errorf("%d prompts of %d tokens in and %d out; each is at least 1", s.Prompts, s.In, s.Out)
 	case !(s.Spread >= 0 && s.Spread < 1):
 		return fmt.Errorf("the spread of lengths is %v; write a share from 0 to below 1", s.Spread)
+	case len(s.Mix) > 0 && s.Name != "random" && s.Name != "random-text":
+		return fmt.Errorf("dataset %q has lengths of its own; a mixture belongs to random and random-text", s.Name)
 	}
-	return nil
+	_, err = dataset.Shapes(s.In, s.Out, s.Spread, s.Mix)
+	return err
 }
 
 // prompts makes the set: measured prompts and, before them, warm-up ones of the
@@ -125,11 +128,19 @@ func random(o Options, r io.Reader, count dataset.Count) ([]dataset.Prompt, erro
 	if o.API == bench.Chat {
 		return text(o, r, count)
 	}
-	return dataset.Mixture(o.Set.Ids, []dataset.Shape{{Weight: 1, In: dataset.Around(o.Set.In, o.Set.Spread), Out: dataset.Around(o.Set.Out, o.Set.Spread)}}, o.Set.Prompts)
+	return mixture(o.Set)
+}
+
+func mixture(s Set) ([]dataset.Prompt, error) {
+	shapes, err := dataset.Shapes(s.In, s.Out, s.Spread, s.Mix)
+	if err != nil {
+		return nil, err
+	}
+	return dataset.Mixture(s.Ids, shapes, s.Prompts)
 }
 
 func text(o Options, _ io.Reader, count dataset.Count) ([]dataset.Prompt, error) {
-	shapes, err := dataset.Mixture(o.Set.Ids, []dataset.Shape{{Weight: 1, In: dataset.Around(o.Set.In, o.Set.Spread), Out: dataset.Around(o.Set.Out, o.Set.Spread)}}, o.Set.Prompts)
+	shapes, err := mixture(o.Set)
 	if err != nil {
 		return nil, err
 	}

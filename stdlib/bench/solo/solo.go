@@ -37,6 +37,7 @@ type Options struct {
 	Body    map[string]any
 	Headers map[string]string
 	Out     string // folder; "" writes nothing
+	Temp    string // folder for temporary files; "" is the system's
 	Run     string // names this run's nonce; "" is the time
 	Look    bench.Look
 }
@@ -49,8 +50,9 @@ type Set struct {
 	In, Out int    // tokens
 	// Spread widens both lengths: a share r draws from (1 − r)·n to (1 + r)·n.
 	Spread   float64
-	Ids      dataset.Ids // token ids to draw from
-	Groups   int         // prefix: groups that share their first Prefix tokens
+	Mix      []dataset.Part // random, random-text: further shapes
+	Ids      dataset.Ids    // token ids to draw from
+	Groups   int            // prefix: groups that share their first Prefix tokens
 	Prefix   int
 	Turns    int     // sessions
 	Think    float64 // s
@@ -70,7 +72,7 @@ func Run(ctx context.Context, host bench.Host, o Options) (Outcome, error) {
 	var out Outcome
 	work := o.Out
 	if work == "" {
-		dir, err := os.MkdirTemp("", "sotabuild-bench-")
+		dir, err := os.MkdirTemp(o.Temp, "sotabuild-bench-")
 		if err != nil {
 			return out, fmt.Errorf("making a folder: %w", err)
 		}

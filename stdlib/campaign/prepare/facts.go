@@ -22,7 +22,7 @@ type kept struct {
 	Software  map[string]campaign.Software `json:"software"`
 	Weights   key.Digest                   `json:"weights"`
 	Tokenizer key.Digest                   `json:"tokenizer"`
-	Dataset   key.Digest                   `json:"dataset"`
+	Datasets  map[string]key.Digest        `json:"datasets,omitempty"`
 	Graded    key.Digest                   `json:"graded"`
 	Binding   string                       `json:"binding"` // as a manifest's text
 	Recorded  []cache.Observed             `json:"recorded"`
@@ -30,7 +30,7 @@ type kept struct {
 	Cards     []string                     `json:"cards,omitempty"`
 }
 
-const keptVersion = 2
+const keptVersion = 3
 
 // Remember writes down the facts that were read, so that a plan that does not
 // want to read them again need not (Recall). The file is private and replaced
@@ -38,7 +38,7 @@ const keptVersion = 2
 func Remember(path string, of key.Digest, f campaign.Facts) error {
 	var binding key.Builder
 	binding.Add(f.Env.Binding...)
-	b, err := json.Marshal(kept{keptVersion, of, f.Software, f.Weights, f.Tokenizer, f.Dataset, f.Graded, binding.Finish().Text(), f.Env.Recorded, f.Hardware, f.Cards})
+	b, err := json.Marshal(kept{keptVersion, of, f.Software, f.Weights, f.Tokenizer, f.Datasets, f.Graded, binding.Finish().Text(), f.Env.Recorded, f.Hardware, f.Cards})
 	if err != nil {
 		return fmt.Errorf("remembering facts: %w", err)
 	}
@@ -89,7 +89,7 @@ func Recall(path string, of key.Digest, self string) (campaign.Facts, bool, erro
 	if err != nil {
 		return campaign.Facts{}, false, nil
 	}
-	f := campaign.Facts{Software: k.Software, Weights: k.Weights, Tokenizer: k.Tokenizer, Dataset: k.Dataset, Graded: k.Graded, Hardware: k.Hardware, Cards: k.Cards, Self: self}
+	f := campaign.Facts{Software: k.Software, Weights: k.Weights, Tokenizer: k.Tokenizer, Datasets: k.Datasets, Graded: k.Graded, Hardware: k.Hardware, Cards: k.Cards, Self: self}
 	f.Env.Binding, f.Env.Recorded = binding.Facts(), k.Recorded
 	return f, true, nil
 }

@@ -20,7 +20,7 @@ func TestRememberAndRecall(t *testing.T) {
 	of := key.Sum([]byte("campaign"))
 	want := campaign.Facts{
 		Software: map[string]campaign.Software{"a": {Digest: key.Sum([]byte("a"))}, "b": {Image: key.Sum([]byte("b")), Place: campaign.Place{Executor: "docker", Image: "b:1", Program: "serve", Env: []string{"A=b"}}}},
-		Weights:  key.Sum([]byte("w")), Tokenizer: key.Sum([]byte("t")), Dataset: key.Sum([]byte("d")), Graded: key.Sum([]byte("g")), Hardware: result.Hardware{CPU: "EPYC", Cores: 2},
+		Weights:  key.Sum([]byte("w")), Tokenizer: key.Sum([]byte("t")), Datasets: map[string]key.Digest{"d": key.Sum([]byte("d"))}, Graded: key.Sum([]byte("g")), Hardware: result.Hardware{CPU: "EPYC", Cores: 2},
 		Cards: []string{"GPU-1c"},
 		Self:  "/bin/sotabuild",
 	}
@@ -52,7 +52,7 @@ func TestRememberAndRecall(t *testing.T) {
 
 // A new fact cannot be forgotten: a plan with --refresh=false would miss it.
 func TestEveryFactIsRemembered(t *testing.T) {
-	known := []string{"Software", "Weights", "Tokenizer", "Dataset", "Graded", "Env", "Hardware", "Cards"}
+	known := []string{"Software", "Weights", "Tokenizer", "Datasets", "Graded", "Env", "Hardware", "Cards"}
 	notFacts := []string{"Helps", "Self", "Revision", "Hub"} // the store's, where this program lies, and what is read each time
 	for f := range reflect.TypeFor[campaign.Facts]().Fields() {
 		if !slices.Contains(known, f.Name) && !slices.Contains(notFacts, f.Name) {

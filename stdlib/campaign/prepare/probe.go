@@ -100,12 +100,19 @@ func (r Reader) Probe(ctx context.Context, c *lang.Campaign) (f campaign.Facts, 
 		}
 		f.Tokenizer = d
 	}
-	if path := c.Load.Workload.Path; path != "" {
+	for _, w := range c.Load.Workloads() {
+		path := w.Path
+		if path == "" {
+			continue
+		}
 		d, err := r.Files.Tree(path)
 		if err != nil {
 			bad(lang.Range{}, "Data set cannot be read", fmt.Sprintf("The workload has path = %q: %v. Its bytes are part of every key, so it must be readable.", path, err))
 		}
-		f.Dataset = d
+		if f.Datasets == nil {
+			f.Datasets = map[string]key.Digest{}
+		}
+		f.Datasets[path] = d
 	}
 	if a := c.Judge.Accuracy; a != nil && a.Path != "" {
 		d, err := r.Files.Tree(a.Path)
@@ -199,6 +206,9 @@ func Unchanged(files *key.Files, image func(campaign.Host) (key.Digest, error)) 
 		return same("the program "+h.Program, want, func() (key.Digest, error) { return programDigest(h.Program, h.Tree, files) })
 	}
 	return func(spec any) error {
+		if x, ok := spec.(interface{ Cell() campaign.BenchSpec }); ok {
+			spec = x.Cell() // a cell that is measured again
+		}
 		switch s := spec.(type) {
 		case campaign.AskSpec:
 			return software(s.Host, s.Software)

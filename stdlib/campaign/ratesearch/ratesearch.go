@@ -14,7 +14,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/sotabuild/sotabuild/engine/cache"
@@ -27,6 +26,7 @@ import (
 	"github.com/sotabuild/sotabuild/stdlib/bench/rate"
 	"github.com/sotabuild/sotabuild/stdlib/campaign"
 	"github.com/sotabuild/sotabuild/stdlib/campaign/prepare"
+	"github.com/sotabuild/sotabuild/stdlib/campaign/rounds"
 	"github.com/sotabuild/sotabuild/stdlib/report"
 	"github.com/sotabuild/sotabuild/stdlib/result"
 	"github.com/sotabuild/sotabuild/stdlib/search"
@@ -39,28 +39,15 @@ const version = 1
 // Prefix begins the addresses of all rounds.
 const Prefix = "rate."
 
-// Search is the search of one framework in one scenario.
+// Search is the search of one framework in one scenario. Its loop is of the best
+// candidate.
 type Search struct {
-	Framework lang.Framework
-	Scenario  lang.Scenario
-	Bound     int
-	Candidate string // the best one; "" without Loop
-	// Loop is nil while there is no candidate; Why says why, and Undecided whether
-	// one may still come.
-	Loop      *loop.Loop
-	Why       string
-	Undecided bool
+	rounds.Loop
+	Side     lang.Framework
+	Scenario lang.Scenario
 }
 
-// Addr is where the rounds of the search stand.
-func (s Search) Addr() string { return Prefix + s.Framework.Label + "." + s.Scenario.Name }
-
-// Config is what planning and running the rounds needs.
-func Config(p *prepare.Prepared, r cache.Reader, o plan.Options) loop.Config {
-	return loop.Config{Env: p.Graph.Env, Store: r, Options: o}
-}
-
-// Of are the searches of a campaign, by framework and scenario as declared; nil
+// Of are the searches of a campaign, by framework and scenario of the main lane as declared; nil
 // without a rate_search block.
 func Of(p *prepare.Prepared, r cache.Reader, now time.Time) ([]Search, error) {
 	c := p.Campaign
@@ -73,10 +60,11 @@ func Of(p *prepare.Prepared, r cache.Reader, now time.Time) ([]Search, error) {
 	}
 	var out []Search
 	for _, fw := range campaign.Compared(c) {
-		for _, sc := range c.Load.Scenarios {
-			s := Search{Framework: fw, Scenario: sc, Bound: c.Judge.Rate.Rounds}
+		for _, sc := range c.Load.Main() {
+			s := Search{Side: fw, Scenario: sc, Loop: rounds.Loop{Addr: Prefix + fw.Label + "." + sc.Name, Bound: c.Judge.Rate.Rounds,
+				Framework: func(string) string { return fw.Label }}}
 			if err := s.choose(p, r, made); err != nil {
-				return nil, fmt.Errorf("%s: %w", s.Addr(), err)
+				return nil, fmt.Errorf("%s: %w", s.Addr, err)
 			}
 			out = append(out, s)
 		}
@@ -87,7 +75,7 @@ func Of(p *prepare.Prepared, r cache.Reader, now time.Time) ([]Search, error) {
 // choose finds the candidate, and makes the loop of its rounds.
 func (s *Search) choose(p *prepare.Prepared, r cache.Reader, made *plan.Plan) error {
 	i := slices.IndexFunc(p.Declared.Selects, func(x campaign.Select) bool {
-		return x.Framework == s.Framework.Label && x.Scenario == s.Scenario.Name
+		return x.Framework == s.Side.Label && x.Scenario == s.Scenario.Name
 	})
 	addr := p.Declared.Selects[i].Addr
 	record := func(addr string) *cache.Record {
@@ -115,11 +103,11 @@ func (s *Search) choose(p *prepare.Prepared, r cache.Reader, made *plan.Plan) er
 		return nil
 	}
 	for _, cell := range p.Declared.Cells {
-		if cell.Framework != s.Framework.Label || cell.Scenario.Name != s.Scenario.Name || cell.Skip != "" {
+		if cell.Framework != s.Side.Label || cell.Scenario.Name != s.Scenario.Name || cell.Skip != "" {
 			continue
 		}
 		if rec := record(cell.Row); rec != nil && rec.Output("row") == sel.Best[0] {
-			s.Candidate, s.Loop = cell.Candidate.Name, s.loop(p, cell.Candidate)
+			s.Of, s.Rounds = cell.Candidate.Name, s.loop(p, cell.Candidate)
 			return nil
 		}
 	}
@@ -154,14 +142,14 @@ func (s *Search) loop(p *prepare.Prepared, cand search.Candidate) *loop.Loop {
 	if err != nil {
 		panic("ratesearch: a rule cannot be written as JSON: " + err.Error())
 	}
-	l := &loop.Loop{Name: "rate_search", At: s.Addr(), Version: version, Bound: s.Bound, Start: start, Decide: decide}
+	l := &loop.Loop{Name: "rate_search", At: s.Addr, Version: version, Bound: s.Bound, Start: start, Decide: decide}
 	l.Declare = func(b []byte, round int) ([]compile.Decl, []compile.Input, error) {
 		var st state
 		if err := json.Unmarshal(b, &st); err != nil {
 			return nil, nil, err
 		}
 		at := st.next().Rate
-		decls := Round(p.Campaign, p.Facts, s.Framework, cand, s.Scenario, at, l.Address(round))
+		decls := Round(p.Campaign, p.Facts, s.Side, cand, s.Scenario, at, l.Address(round))
 		return decls, []compile.Input{{Name: "row", From: decls[len(decls)-1].Addr, Output: "row"}}, nil
 	}
 	return l
@@ -223,9 +211,9 @@ func Found(p *prepare.Prepared, r cache.Reader, now time.Time) ([]report.Rate, e
 	}
 	var out []report.Rate
 	for _, s := range all {
-		found := report.Rate{Framework: s.Framework.Label, Scenario: s.Scenario.Name, Candidate: s.Candidate, Why: s.Why}
-		if s.Loop != nil {
-			v, err := s.Loop.Plan(Config(p, r, plan.Options{Now: now}))
+		found := report.Rate{Framework: s.Side.Label, Scenario: s.Scenario.Name, Candidate: s.Of, Why: s.Why}
+		if s.Rounds != nil {
+			v, err := s.View(p, r, nil, now)
 			if err != nil {
 				return nil, err
 			}
@@ -270,33 +258,6 @@ func fill(out *report.Rate, v loop.View, r cache.Reader) error {
 		}
 	}
 	return nil
-}
-
-// Text is the plan of the searches for people.
-func (s Search) Text(v loop.View) string {
-	switch {
-	case s.Undecided:
-		rounds := "1"
-		if s.Bound > 1 {
-			rounds = fmt.Sprintf("1…%d", s.Bound)
-		}
-		return fmt.Sprintf("? %s.round[%s]  possible; %s\n", s.Addr(), rounds, s.Why)
-	case s.Loop == nil:
-		return fmt.Sprintf("- %s  %s\n", s.Addr(), s.Why)
-	}
-	return v.Text()
-}
-
-// Split parts the names of nodes and blocks into those of rounds and the others.
-func Split(names []string) (rounds, others []string) {
-	for _, n := range names {
-		if strings.HasPrefix(n, Prefix) {
-			rounds = append(rounds, n)
-		} else {
-			others = append(others, n)
-		}
-	}
-	return rounds, others
 }
 
 func digest(r loop.Round, addr string) (key.Digest, bool) {

@@ -35,7 +35,7 @@ func pageOf(v report.View, files map[string][]byte) ([]byte, error) {
 	}
 	c.Lines = append(c.Lines, v.Notes...)
 	for _, s := range v.Scenarios {
-		x := page.Scenario{Title: fmt.Sprintf("%s: %d tokens in, %d out", s.Name, s.InputLen, s.OutputLen), Winner: v.Winner(s)}
+		x := page.Scenario{Title: s.Title(), Winner: v.Winner(s)}
 		for _, cell := range s.Ordered(v.SLA) {
 			q, err := requestsOf(files[cell.Artifacts.RawResult])
 			if err != nil {

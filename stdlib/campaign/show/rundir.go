@@ -14,6 +14,8 @@ import (
 	"github.com/sotabuild/sotabuild/engine/cache"
 	"github.com/sotabuild/sotabuild/engine/cache/archive"
 	"github.com/sotabuild/sotabuild/engine/key"
+	"github.com/sotabuild/sotabuild/executors/hoststate"
+	"github.com/sotabuild/sotabuild/stdlib/campaign/loops"
 	"github.com/sotabuild/sotabuild/stdlib/campaign/prepare"
 	"github.com/sotabuild/sotabuild/stdlib/report"
 	"github.com/sotabuild/sotabuild/stdlib/report/rundir"
@@ -54,8 +56,19 @@ func WriteRun(v report.View, p *prepare.Prepared, r cache.Reader, tasks string, 
 	if err != nil {
 		return "", err
 	}
+	whole, looked, err := hoststate.Last(HostFolder(filepath.Dir(tasks)))
+	if err != nil {
+		return "", err
+	}
 	files[stateFile] = stateText(lives)
-	if err := archive.Files(p.Campaign.Name, j.samples(), r, files); err != nil {
+	if looked {
+		files[stateFile] = append(files[stateFile], applyText(whole)...)
+	}
+	beside, err := loops.Records(p, r, now)
+	if err != nil {
+		return "", err
+	}
+	if err := archive.Files(p.Campaign.Name, append(j.samples(), beside...), r, files); err != nil {
 		return "", err
 	}
 	if files[PageFile], err = pageOf(v, files); err != nil {

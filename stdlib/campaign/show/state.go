@@ -7,8 +7,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/sotabuild/sotabuild/engine/cache"
+	"github.com/sotabuild/sotabuild/executors/hoststate"
 	"github.com/sotabuild/sotabuild/executors/runner"
 	"github.com/sotabuild/sotabuild/stdlib/campaign"
 	"github.com/sotabuild/sotabuild/stdlib/report"
@@ -25,7 +27,8 @@ type Life struct {
 	Task          string
 	Before, After runner.HostState
 	Removed, Left []string
-	Missing       string // why there are no snapshots; "" if there are
+	Logs          []string // servers' logs that are not whole, with what is missing
+	Missing       string   // why there are no snapshots; "" if there are
 }
 
 // Different reports whether the task left the host otherwise than it found it.
@@ -61,6 +64,11 @@ func (j *joiner) lives(v report.View, tasks string) ([]Life, error) {
 			return nil, fmt.Errorf("reading the host's state of task %s: %w", id, err)
 		default:
 			l.Before, l.After, l.Removed, l.Left = exit.Before, exit.After, exit.Removed, exit.Left
+			for _, p := range exit.Processes {
+				if p.LogMissing > 0 {
+					l.Logs = append(l.Logs, fmt.Sprintf("of the log of %s %d bytes are left out", p.Name, p.LogMissing))
+				}
+			}
 		}
 		out = append(out, l)
 	}
@@ -93,6 +101,28 @@ func stateText(lives []Life) []byte {
 	return []byte(b.String())
 }
 
+// HostFolder is where a store keeps what ran on the host before and after its
+// applies.
+func HostFolder(store string) string { return filepath.Join(store, "host") }
+
+// applyText is the part of the page about the last apply that ran something.
+func applyText(r hoststate.Record) []byte {
+	var b strings.Builder
+	d := hoststate.Compare(r.Run, r.Before, *r.After)
+	fmt.Fprintf(&b, "\n## Before and after the last apply\n\nRun %s, %s to %s: %d processes before, %d after.\n\n", markdown.Code(r.Run),
+		r.Before.At.Format(time.RFC3339), r.After.At.Format(time.RFC3339), len(r.Before.Processes), len(r.After.Processes))
+	if d.Empty() {
+		b.WriteString("No process of its tasks is left, and GPUs hold what they held.\n")
+	}
+	for _, line := range d.Lines() {
+		fmt.Fprintf(&b, "- %s\n", markdown.Text(line))
+	}
+	if len(d.Others) > 0 {
+		fmt.Fprintf(&b, "\nProcesses of others that began meanwhile and run: %s.\n", markdown.Text(strings.Join(d.Others, ", ")))
+	}
+	return []byte(b.String())
+}
+
 func (l Life) difference() string {
 	if l.Missing != "" {
 		return "no snapshots: " + l.Missing
@@ -110,6 +140,7 @@ func (l Life) difference() string {
 			parts = append(parts, p.word+": "+strings.Join(p.lines, ", "))
 		}
 	}
+	parts = append(parts, l.Logs...)
 	if len(parts) == 0 {
 		return "none"
 	}

@@ -32,6 +32,7 @@ func TestHostBeforeAndAfter(t *testing.T) {
 	}
 	busy, other := runner.HostState{Processes: 90, GPUs: []string{"0, 70 MiB"}}, runner.HostState{Processes: 95, GPUs: []string{"0, 70 MiB"}}
 	exit("clean", runner.ExitRecord{Before: busy, After: other})
+	exit("long", runner.ExitRecord{Before: busy, After: busy, Processes: []runner.ProcessRecord{{Name: "server.0", LogMissing: 77}, {Name: "router.0"}}})
 	exit("dirty", runner.ExitRecord{Before: busy, After: runner.HostState{Processes: 91, GPUs: []string{"0, 90 MiB"}}, Removed: []string{"/dev/shm/x"}, Left: []string{"process 7 (sleep)"}})
 	store, err := cache.OpenLocal(filepath.Join(t.TempDir(), "store"), cache.Options{Command: "test"})
 	if err != nil {
@@ -39,7 +40,7 @@ func TestHostBeforeAndAfter(t *testing.T) {
 	}
 	defer store.Close()
 	var cells []report.Cell
-	for _, task := range []string{"dirty", "clean", "dirty", "gone"} {
+	for _, task := range []string{"dirty", "clean", "dirty", "gone", "long"} {
 		d, size, err := store.Object(strings.NewReader(task + strconv.Itoa(len(cells))))
 		if err != nil {
 			t.Fatal(err)
@@ -58,7 +59,8 @@ func TestHostBeforeAndAfter(t *testing.T) {
 	}
 	text := string(stateText(lives))
 	for _, want := range []string{
-		"2 of 3 lives left the host otherwise",
+		"2 of 4 lives left the host otherwise",
+		"| `long` | 90 | 90 | of the log of server.0 77 bytes are left out |\n",
 		"| `clean` | 90 | 95 | none |\n| `dirty` | 90 | 91 | left behind: process 7 (sleep); removed by the supervisor: /dev/shm/x; on a GPU before and not after: 0, 70 MiB; on a GPU after and not before: 0, 90 MiB |\n| `gone` | 0 | 0 | no snapshots: ",
 	} {
 		if !strings.Contains(text, want) {

@@ -17,6 +17,7 @@ import (
 	"github.com/sotabuild/sotabuild/stdlib/campaign"
 	"github.com/sotabuild/sotabuild/stdlib/campaign/prepare"
 	"github.com/sotabuild/sotabuild/stdlib/campaign/ratesearch"
+	"github.com/sotabuild/sotabuild/stdlib/campaign/repeats"
 	"github.com/sotabuild/sotabuild/stdlib/report"
 	"github.com/sotabuild/sotabuild/stdlib/result"
 	"github.com/sotabuild/sotabuild/stdlib/search"
@@ -33,21 +34,28 @@ func View(p *prepare.Prepared, r cache.Reader, tool string, now time.Time) (repo
 		Campaign: c.Name, Tool: tool, Smoke: c.Smoke, SLA: campaign.SLA(c),
 		Model: report.Model{ID: c.Model.ID, Path: c.Model.Path, Revision: c.Model.Revision, Tokenizer: c.Model.Tokenizer,
 			Precision: c.Model.Precision, Quantization: c.Model.Quantization, TrustRemoteCode: c.Model.TrustRemoteCode, MaxContext: c.Model.MaxContext},
-		Workload: workloadOf(c),
+		Workload: workloadOf(c.Load.Workload),
+	}
+	for _, w := range c.Load.Lanes {
+		v.Lanes = append(v.Lanes, workloadOf(w))
 	}
 	if c.GPUs != nil {
 		v.Hardware = report.Hardware{GPUModel: c.GPUs.Model, GPUIDs: c.GPUs.IDs, MultiNode: c.GPUs.MultiNode}
 	}
 	v.Sides = j.sides()
+	repeated, err := repeats.Found(p, r, now)
+	if err != nil {
+		return report.View{}, err
+	}
 	for _, s := range c.Load.Scenarios {
 		sc, err := j.scenario(s)
 		if err != nil {
 			return report.View{}, err
 		}
 		sc.Fairness = v.Fair(sc, c.Judge.Waived)
-		v.Scenarios = append(v.Scenarios, sc)
+		sc.Repeats = repeated[s.Name]
+		v.Scenarios = append(v.Scenarios, sc.Settled(c.Sides.Target))
 	}
-	var err error
 	if v.Rates, err = ratesearch.Found(p, r, now); err != nil {
 		return report.View{}, err
 	}
@@ -80,8 +88,7 @@ func (j *joiner) calibration(v report.View) []string {
 	return []string{text}
 }
 
-func workloadOf(c *lang.Campaign) report.Workload {
-	w := c.Load.Workload
+func workloadOf(w lang.Workload) report.Workload {
 	return report.Workload{Endpoint: w.Endpoint, Dataset: w.Dataset, Temperature: w.Temperature, Arrival: w.Arrival,
 		Rate: w.Rate, Warmup: w.Warmup, Seed: w.Seed, Lane: w.Lane}
 }
@@ -174,7 +181,7 @@ func (j *joiner) sides() []report.Side {
 func helpPath(fw lang.Framework, name string) string { return "help/" + fw.Label + "_" + name + ".txt" }
 
 func (j *joiner) scenario(s lang.Scenario) (report.Scenario, error) {
-	out := report.Scenario{Name: s.Name, InputLen: s.InputLen, OutputLen: s.OutputLen, NumPrompts: s.NumPrompts}
+	out := report.Scenario{Name: s.Name, InputLen: s.InputLen, OutputLen: s.OutputLen, NumPrompts: s.NumPrompts, Mix: campaign.MixOf(s), Lane: campaign.LaneOf(j.p.Campaign.Load.Of(s))}
 	byFramework := map[string][]winners.Input{}
 	for _, cell := range j.p.Declared.Cells {
 		if cell.Scenario.Name != s.Name {

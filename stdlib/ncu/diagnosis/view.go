@@ -3,10 +3,11 @@ package diagnosis
 import (
 	"cmp"
 	"math"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/sotabuild/sotabuild/internal/lazyregexp"
 )
 
 // Metric names by role. Where ncu renamed a metric, older names follow.
@@ -70,7 +71,7 @@ func (v *view) headroom() float64 {
 
 // rule is the first finding of a shipped rule whose prose matches; groups are
 // the expression's, as numbers.
-func (v *view) rule(name string, re *regexp.Regexp) (groups []float64, ok bool) {
+func (v *view) rule(name string, re *lazyregexp.Regexp) (groups []float64, ok bool) {
 	for _, f := range v.Findings {
 		if f.Rule != name {
 			continue
@@ -90,13 +91,13 @@ func (v *view) rule(name string, re *regexp.Regexp) (groups []float64, ok bool) 
 }
 
 var (
-	fullWaves     = regexp.MustCompile(`only ([0-9.]+) full waves`)
-	excessSectors = regexp.MustCompile(`total of ([0-9]+) excessive sectors \([0-9.]+% of the total ([0-9]+) sectors\)`)
-	bytesOfSector = regexp.MustCompile(`only ([0-9.]+) of the 32 bytes`)
-	conflictShare = regexp.MustCompile(`represent ([0-9.]+)% of the overall`)
-	partialWave   = regexp.MustCompile(`partial wave may account for up to ([0-9.]+)%`)
-	topPipe       = regexp.MustCompile(`^(\w+) is the highest-utilized pipeline \(([0-9.]+)%\)`)
-	stalled       = regexp.MustCompile(`spends ([0-9.]+) cycles being stalled (.*?)\. .*represents about ([0-9.]+)% of the total`)
+	fullWaves     = lazyregexp.New(`only ([0-9.]+) full waves`)
+	excessSectors = lazyregexp.New(`total of ([0-9]+) excessive sectors \([0-9.]+% of the total ([0-9]+) sectors\)`)
+	bytesOfSector = lazyregexp.New(`only ([0-9.]+) of the 32 bytes`)
+	conflictShare = lazyregexp.New(`represent ([0-9.]+)% of the overall`)
+	partialWave   = lazyregexp.New(`partial wave may account for up to ([0-9.]+)%`)
+	topPipe       = lazyregexp.New(`^(\w+) is the highest-utilized pipeline \(([0-9.]+)%\)`)
+	stalled       = lazyregexp.New(`spends ([0-9.]+) cycles being stalled (.*?)\. .*represents about ([0-9.]+)% of the total`)
 )
 
 // waves is full waves of blocks per multiprocessor.

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"text/template"
 )
 
@@ -51,7 +52,7 @@ func (g *Gap) Error() string {
 //go:embed harness.py.tmpl
 var text string
 
-var script = template.Must(template.New("harness").Parse(text))
+var script = sync.OnceValue(func() *template.Template { return template.Must(template.New("harness").Parse(text)) })
 
 // Script writes the program. The error is a *Gap when the recording is not
 // enough.
@@ -65,7 +66,7 @@ func Script(o Op, a About) ([]byte, error) {
 		return nil, &Gap{o.Name, missing}
 	}
 	var out bytes.Buffer
-	err := script.Execute(&out, map[string]any{
+	err := script().Execute(&out, map[string]any{
 		"About": oneLine(a), "Op": oneLine(o.Name), "Name": strconv.Quote(o.Name), "Args": args, "Notes": notes, "Imports": imports,
 	})
 	return out.Bytes(), err

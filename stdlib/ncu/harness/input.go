@@ -3,10 +3,11 @@ package harness
 import (
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/sotabuild/sotabuild/internal/lazyregexp"
 )
 
 // input is one argument of an operator.
@@ -69,8 +70,8 @@ func orNone(typ string) string {
 }
 
 var (
-	number  = regexp.MustCompile(`^-?([0-9]+\.?[0-9]*|\.[0-9]+)(e[-+]?[0-9]+)?$`)
-	numbers = regexp.MustCompile(`^\[(\s*-?[0-9]+(\.[0-9]*)?(e[-+]?[0-9]+)?\s*(,\s*-?[0-9]+(\.[0-9]*)?(e[-+]?[0-9]+)?\s*)*)?\]$`)
+	number  = lazyregexp.New(`^-?([0-9]+\.?[0-9]*|\.[0-9]+)(e[-+]?[0-9]+)?$`)
+	numbers = lazyregexp.New(`^\[(\s*-?[0-9]+(\.[0-9]*)?(e[-+]?[0-9]+)?\s*(,\s*-?[0-9]+(\.[0-9]*)?(e[-+]?[0-9]+)?\s*)*)?\]$`)
 )
 
 // literal is a recorded value as Python text. Only what these forms hold is

@@ -8,8 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"strings"
+
+	"github.com/sotabuild/sotabuild/internal/lazyregexp"
 )
 
 // maxBytes bounds a page after decompression; the largest real ones (full set,
@@ -84,10 +85,10 @@ type table struct {
 }
 
 var (
-	rowStart    = regexp.MustCompile(`^"?[0-9]+"?,`)
-	headerStart = regexp.MustCompile(`^"?ID"?,`)
-	unitRow     = regexp.MustCompile(`^("")?,`)
-	available   = regexp.MustCompile(`^(Available Kernels:|[0-9]+\. )`)
+	rowStart    = lazyregexp.New(`^"?[0-9]+"?,`)
+	headerStart = lazyregexp.New(`^"?ID"?,`)
+	unitRow     = lazyregexp.New(`^("")?,`)
+	available   = lazyregexp.New(`^(Available Kernels:|[0-9]+\. )`)
 )
 
 // split finds the tables. A live run prints the program's own output and ncu's

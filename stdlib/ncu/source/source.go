@@ -17,10 +17,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
 
+	"github.com/sotabuild/sotabuild/internal/lazyregexp"
 	"github.com/sotabuild/sotabuild/stdlib/ncu/page"
 )
 
@@ -139,7 +139,7 @@ func importReport(ctx context.Context, program, path string, data []byte) (Opene
 	return o, nil
 }
 
-var toolVersion = regexp.MustCompile(`Version ([0-9][0-9.]*)`)
+var toolVersion = lazyregexp.New(`Version ([0-9][0-9.]*)`)
 
 // run runs ncu in the C locale, so that its numbers read one way only. A
 // failure that ncu explains is a *page.Refusal.

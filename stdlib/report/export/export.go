@@ -23,7 +23,7 @@ func JSON(v report.View) ([]byte, error) {
 	v.Scenarios = slices.Clone(v.Scenarios)
 	for i := range v.Scenarios {
 		s := &v.Scenarios[i]
-		s.Cells = slices.Clone(s.Cells)
+		s.Cells, s.Repeats = slices.Clone(s.Cells), s.Repeats.Quiet()
 		for j := range s.Cells {
 			if c := &s.Cells[j]; c.Row.Status != result.OK {
 				row := *c.Row

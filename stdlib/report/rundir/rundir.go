@@ -173,6 +173,11 @@ func Files(v report.View) (map[string][]byte, error) {
 	} else if rates != nil {
 		files["benchmark/rate_search.jsonl"] = rates
 	}
+	if repeats, err := v.RepeatRows(); err != nil {
+		return nil, err
+	} else if repeats != nil {
+		files["benchmark/repeats.jsonl"] = repeats
+	}
 	// An SGLang target has the fairness files; for others they would suggest a
 	// step that their rules do not have (R030).
 	if slices.ContainsFunc(v.Sides, func(s report.Side) bool { return s.Target && s.Definition == "sglang" }) {

@@ -3,9 +3,10 @@ package launch
 import (
 	"path"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/sotabuild/sotabuild/internal/lazyregexp"
 )
 
 // Stage is what the server was doing when it launched the work.
@@ -40,11 +41,11 @@ func (s Step) Shape() string {
 }
 
 var (
-	sglangStep = regexp.MustCompile(`(?i)^step\[([A-Z_]+)((?: [a-z_]+=[0-9]+)*)[^\]]*\]$`)
-	vllmStep   = regexp.MustCompile(`^execute_(?:[0-9]+_)?context_([0-9]+)\(([^)]*)\)_generation_([0-9]+)\(([^)]*)\)$`)
-	trtStep    = regexp.MustCompile(`^\[Executor\] _forward_step [0-9]+: ([0-9]+) ctx reqs, ([0-9]+) gen reqs`)
-	capture    = regexp.MustCompile(`^capture_[0-9]+_[A-Z]+`)
-	leading    = regexp.MustCompile(`^(?:sq)?([0-9]+)`)
+	sglangStep = lazyregexp.New(`(?i)^step\[([A-Z_]+)((?: [a-z_]+=[0-9]+)*)[^\]]*\]$`)
+	vllmStep   = lazyregexp.New(`^execute_(?:[0-9]+_)?context_([0-9]+)\(([^)]*)\)_generation_([0-9]+)\(([^)]*)\)$`)
+	trtStep    = lazyregexp.New(`^\[Executor\] _forward_step [0-9]+: ([0-9]+) ctx reqs, ([0-9]+) gen reqs`)
+	capture    = lazyregexp.New(`^capture_[0-9]+_[A-Z]+`)
+	leading    = lazyregexp.New(`^(?:sq)?([0-9]+)`)
 )
 
 // ParseStep reads an annotation's name. ok is false when it is no step: whole

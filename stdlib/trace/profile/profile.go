@@ -6,11 +6,11 @@ package profile
 
 import (
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/sotabuild/sotabuild/internal/lazyregexp"
 	"github.com/sotabuild/sotabuild/stdlib/trace/kernel"
 	"github.com/sotabuild/sotabuild/stdlib/trace/launch"
 	"github.com/sotabuild/sotabuild/stdlib/trace/read"
@@ -131,7 +131,7 @@ func framework(p *Profile) string {
 	return "unknown"
 }
 
-var rankName = regexp.MustCompile(`(?i)(?:^|[-_.])(?:rank|tp|worker)[-_]?([0-9]+)(?:[-_.]|$)`)
+var rankName = lazyregexp.New(`(?i)(?:^|[-_.])(?:rank|tp|worker)[-_]?([0-9]+)(?:[-_.]|$)`)
 
 // rank trusts the file's own word, then its name ("rank0", "TP-0"): a name
 // that has both, as dp0_pp0_tp0_rank0, says the rank last.

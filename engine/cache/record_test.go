@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/sotabuild/sotabuild/engine/cache/index"
 	"github.com/sotabuild/sotabuild/engine/cache/journal"
 	"github.com/sotabuild/sotabuild/engine/key"
 )
@@ -20,13 +21,13 @@ func FuzzRecord(f *testing.F) {
 	}
 	whole := encodeRecord(&r)
 	f.Add(whole)
-	f.Add(whole[:recordFixed+1])
+	f.Add(whole[:index.HeadFixed+1])
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		x := newIndex(0)
-		_ = x.add(journal.Frame{Version: journal.Version, Kind: frameRecord, Payload: b})
-		_ = x.add(journal.Frame{Version: journal.Version, Kind: frameIntend, Payload: b})
-		_ = x.add(journal.Frame{Version: journal.Version, Kind: frameSettle, Payload: b})
+		x := index.New(0)
+		_ = x.Add(journal.Frame{Version: journal.Version, Kind: index.FrameRecord, Payload: b})
+		_ = x.Add(journal.Frame{Version: journal.Version, Kind: index.FrameIntend, Payload: b})
+		_ = x.Add(journal.Frame{Version: journal.Version, Kind: index.FrameSettle, Payload: b})
 		r, err := decodeRecord(b)
 		if err != nil || checkRecord(r) != nil {
 			return
@@ -49,7 +50,7 @@ func TestRecordsThatCannotBeRead(t *testing.T) {
 	other.Version = RecordVersion + 1
 	newer := encodeRecord(&other)
 	for want, b := range map[string][]byte{
-		"cut short":     good[:recordFixed+3],
+		"cut short":     good[:index.HeadFixed+3],
 		"version 3":     newer,
 		"make no sense": good[:len(good)-2],
 	} {

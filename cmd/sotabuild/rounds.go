@@ -1,0 +1,209 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/sotabuild/sotabuild/engine/compile"
+	"github.com/sotabuild/sotabuild/engine/loop"
+	"github.com/sotabuild/sotabuild/engine/plan"
+	"github.com/sotabuild/sotabuild/executors"
+	"github.com/sotabuild/sotabuild/lang"
+	"github.com/sotabuild/sotabuild/stdlib/campaign/loops"
+	"github.com/sotabuild/sotabuild/stdlib/campaign/prepare"
+	"github.com/sotabuild/sotabuild/stdlib/campaign/rounds"
+)
+
+// loopView is a loop beside the campaign's graph as far as the store knows it.
+type loopView struct {
+	rounds.Loop
+	view loop.View // zero while there is nothing to measure
+}
+
+// loopViews are parallel to loops.Kinds; nil is a plan without loops.
+type loopViews [][]loopView
+
+// loops plans the loops of the campaign. replace names rounds of them.
+func (s *session) loops(replace []string) (loopViews, error) {
+	now := time.Now()
+	all, err := loops.Of(s.Prepared, s.store, now)
+	if err != nil {
+		return nil, err
+	}
+	if err := known(all, replace); err != nil {
+		return nil, err
+	}
+	out := make(loopViews, len(all))
+	for i := range all {
+		for _, l := range all[i] {
+			v, err := l.View(s.Prepared, s.store, own(l, replace), now)
+			if err != nil {
+				return nil, err
+			}
+			out[i] = append(out[i], loopView{l, v})
+		}
+	}
+	return out, nil
+}
+
+// own are the names that are of a loop's rounds.
+func own(l rounds.Loop, names []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return !l.Has(n) })
+}
+
+// known refuses names that are of no loop's rounds.
+func known(all [][]rounds.Loop, names []string) error {
+	for _, n := range names {
+		if !slices.ContainsFunc(slices.Concat(all...), func(l rounds.Loop) bool { return l.Has(n) }) {
+			return fail(codeUsage, fmt.Errorf("%s: no loop of the campaign has that round", n), "`sotabuild plan` shows the rounds")
+		}
+	}
+	return nil
+}
+
+// changes counts what apply would run of the rounds that can be planned now.
+func (v loopViews) changes() int {
+	n := 0
+	for _, l := range slices.Concat(v...) {
+		switch {
+		case l.Undecided:
+			n++
+		case l.Rounds != nil && !l.view.Over:
+			n += l.view.Rounds[len(l.view.Rounds)-1].Plan.Counts.Changes()
+		}
+	}
+	return n
+}
+
+func (v loopViews) text() string {
+	text := ""
+	for _, l := range slices.Concat(v...) {
+		text += l.Text(l.view)
+	}
+	return text
+}
+
+func (v loopViews) markdown() string {
+	text := ""
+	for i, kind := range v {
+		if len(kind) > 0 {
+			text += "\n" + loops.Kinds[i].Title + ":\n\n```\n" + loopViews{kind}.text() + "```\n"
+		}
+	}
+	return text
+}
+
+// loopDocument is a loop in the plan's JSON.
+type loopDocument struct {
+	Address string      `json:"address"`
+	Of      string      `json:"candidate,omitempty"`
+	Bound   int         `json:"max_rounds,omitempty"`
+	Over    bool        `json:"over"`
+	Why     string      `json:"why,omitempty"` // there is nothing to measure
+	Rounds  []roundPlan `json:"rounds"`
+}
+
+type roundPlan struct {
+	Address  string        `json:"address"`
+	Decision string        `json:"decision,omitempty"` // of a round that is over
+	Plan     plan.Document `json:"plan"`
+}
+
+// documents are by the campaign's block.
+func (v loopViews) documents(block string) []loopDocument {
+	var out []loopDocument
+	for i, kind := range v {
+		if loops.Kinds[i].Block != block {
+			continue
+		}
+		for _, l := range kind {
+			d := loopDocument{Address: l.Addr, Of: l.Of, Bound: l.Bound, Over: l.view.Over, Why: l.Why}
+			for _, round := range l.view.Rounds {
+				x := roundPlan{Address: l.Rounds.Address(round.Number), Plan: round.Plan.Document(round.Graph)}
+				if round.Decision != nil {
+					x.Decision = round.Decision.Why
+				}
+				d.Rounds = append(d.Rounds, x)
+			}
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// asked names the blocks of the campaign that ask for rounds.
+func asked(c *lang.Campaign) (blocks []string) {
+	if c.Judge.Noise.Written {
+		blocks = append(blocks, "noise")
+	}
+	if c.Judge.Rate != nil {
+		blocks = append(blocks, "rate_search")
+	}
+	return blocks
+}
+
+// runLoops runs the rounds that are not in the store, one loop after the other.
+// A loop that comes to no answer does not keep the others from theirs. What a
+// budget would allow of a round is not known before it, so with one no round
+// starts.
+func (r *run) runLoops(ctx context.Context, s *session, replace []string) error {
+	all, err := loops.Of(s.Prepared, r.store, time.Now())
+	if err != nil {
+		return err
+	}
+	if err := known(all, replace); err != nil {
+		return err
+	}
+	for _, l := range slices.Concat(all...) {
+		if err := r.runLoop(ctx, s, l, own(l, replace)); err != nil || r.total.Interrupted {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *run) runLoop(ctx context.Context, s *session, l rounds.Loop, replace []string) error {
+	if l.Rounds == nil {
+		fmt.Fprintf(r.app.err, "note: %s: %s\n", l.Addr, l.Why)
+		return nil
+	}
+	c := rounds.Config(s.Prepared, r.store, plan.Options{Replace: replace, Now: time.Now()})
+	if !r.budget.Empty() {
+		v, err := l.Rounds.Plan(c)
+		if err == nil && !v.Over {
+			r.total.Left++
+		}
+		return err
+	}
+	blocks, err := s.blocks()
+	if err != nil {
+		return err
+	}
+	broken := false
+	_, err = l.Rounds.Run(ctx, c, func(ctx context.Context, g *compile.Graph, p *plan.Plan) error {
+		round := *s
+		round.Prepared = &prepare.Prepared{Campaign: s.Campaign, Facts: s.Facts, Declared: s.Declared, Graph: g}
+		sum, err := r.exec(ctx, &round, p, func(block string) executors.Executor { return blocks["framework."+l.Framework(block)] })
+		r.total.OK += sum.OK
+		r.total.KeptFailures += sum.KeptFailures
+		r.total.Failed += sum.Failed
+		r.total.Blocked += sum.Blocked
+		r.total.Seconds += sum.Seconds
+		r.total.FailedNodes = append(r.total.FailedNodes, sum.FailedNodes...)
+		r.total.Interrupted = sum.Interrupted
+		broken = err != nil
+		return err
+	})
+	switch {
+	case r.total.Interrupted:
+		return nil
+	case broken || errors.Is(err, context.Canceled):
+		return err
+	case err != nil:
+		r.unfound = append(r.unfound, fmt.Errorf("%s: %w", l.Addr, err))
+	}
+	return nil
+}

@@ -1,0 +1,306 @@
+package conformance
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// unsteady serves as the simulated server does, with a prefill that its lives
+// take in turns from its list: what is measured again is another one.
+const unsteady = `#!/bin/sh
+case "$*" in
+*--help*) exec %[1]q "$@";;
+esac
+lives=$(cat %[2]q 2>/dev/null || echo 0)
+echo $((lives + 1)) > %[2]q
+shift
+case $lives in
+0|3) exec %[1]q simserve --prefill 400ms "$@";;
+1) exec %[1]q simserve --prefill 240ms "$@";;
+*) exec %[1]q simserve --prefill 640ms "$@";;
+esac
+`
+
+// steadyCampaign compares servers whose schedules say: one and two are equal, at
+// 400 + 1 and 398 + 3 ms for all answers at once, slow takes 572 + 1 ms, which is
+// 30 % less.
+// The band of 5 % is above what neighbours do to such a run, and below 30 %.
+// Without a cap of concurrency no request is due, so that a busy machine rejects
+// no sample as client_limited.
+func steadyCampaign(names ...string) string {
+	text := fmt.Sprintf(`campaign "stable" {
+  target  = "one"
+  compare = [%s]
+  smoke   = true
+}
+model "m" {
+  path         = "model"
+  precision    = "fp32"
+  quantization = "none"
+  max_context  = 1024
+}
+sla {
+  min_success_rate = 1
+}
+noise {
+  threshold   = 0.05
+  max_repeats = 3
+}
+workload {
+  concurrency = [null]
+  warmup      = 1
+}
+scenario "chat" {
+  input_len   = 8
+  output_len  = 2
+  num_prompts = 12
+}
+`, `"`+strings.Join(names[1:], `", "`)+`"`)
+	for _, n := range names {
+		program, flags := filepath.Join(bin, "sotabuild"), map[string]string{"one": `prefill = "400ms", step = "1ms"`, "two": `prefill = "398ms", step = "3ms"`, "slow": `prefill = "572ms", step = "1ms"`}[n]
+		if n == "unsteady" {
+			program, flags = "unsteady.sh", `step = "1ms"`
+		}
+		text += fmt.Sprintf("framework %q {\n  use     = \"sim\"\n  program = %q\n  flags   = { %s }\n}\n", n, program, flags)
+	}
+	return text
+}
+
+func steadySite(t *testing.T, names ...string) *site {
+	return newSite(t, map[string]string{"sim.framework.hcl": simDefinition, "model/config.json": fakeModel, "campaign.hcl": steadyCampaign(names...)})
+}
+
+// repeated is what a report's JSON says of repeats.
+type repeated struct {
+	Scenarios []struct {
+		Ranking struct {
+			Best, Unresolved []string
+			Cells            []struct {
+				Places []struct {
+					Rank     int
+					Row      string
+					Repeated *struct {
+						Verdict          string
+						Ratio, Low, High float64
+						Samples          int
+					}
+				}
+			}
+		}
+		Repeats struct {
+			Over  bool
+			Sides []struct {
+				Framework, Row string
+				Rejected       []string
+				Said           struct{ Verdict string }
+				Repeats        []struct {
+					Address string
+					Row     struct {
+						Server struct {
+							Life string `json:"life"`
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+func (s *site) repeated() (r repeated) {
+	s.t.Helper()
+	if err := json.Unmarshal([]byte(s.must(0, "report", "--json").out), &r); err != nil {
+		s.t.Fatal(err)
+	}
+	return r
+}
+
+// verdicts are by framework, with the rank that follows.
+func (r repeated) verdicts() map[string]string {
+	out := map[string]string{}
+	for _, side := range r.Scenarios[0].Repeats.Sides {
+		for _, p := range r.Scenarios[0].Ranking.Cells[0].Places {
+			if p.Row == side.Row {
+				out[side.Framework] = fmt.Sprintf("%s %d", side.Said.Verdict, p.Rank)
+			}
+		}
+	}
+	return out
+}
+
+// TestRepeatsUntilStable: two equal servers are tied and share the first place, a
+// slower one is behind, whatever one run of each said; rounds are planned, run
+// and replayed; another bound or threshold measures nothing; a server whose lives
+// differ leaves its comparison unresolved, and then nobody wins (R122, R123).
+func TestRepeatsUntilStable(t *testing.T) {
+	s := steadySite(t, "one", "two", "slow")
+	if out := s.must(0, "plan").out; !strings.Contains(out, "? repeat.chat.round[…]  possible; winners.chat decides of which candidates") {
+		t.Errorf("the plan does not show the repeats:\n%s", out)
+	}
+	if r := s.must(0, "apply", "--target", "winners.chat"); !strings.Contains(r.err, "the rounds of noise are not run") || strings.Contains(r.out, "repeat.") {
+		t.Errorf("with a target:\n%s%s", r.out, r.err)
+	}
+	plan := s.must(2, "plan", "--detailed-exitcode").out
+	for _, want := range []string{"+ repeat.chat.round[1].one[1]", "+ repeat.chat.round[1].slow[3]"} {
+		if !strings.Contains(plan, want) {
+			t.Errorf("the plan does not say %q:\n%s", want, plan)
+		}
+	}
+	if r := s.must(6, "apply", "--deadline", "1h"); strings.Contains(r.out, "✓ repeat.") {
+		t.Errorf("a round began under a budget:\n%s", r.out)
+	}
+	s.must(0, "apply")
+	r := s.repeated()
+	first, tied := "first 1", "tied 1"
+	if got := r.verdicts(); len(got) != 3 || got["slow"] != "behind 2" || !(got["one"] == first && got["two"] == tied || got["one"] == tied && got["two"] == first) || len(r.Scenarios[0].Ranking.Best) != 2 {
+		t.Fatalf("%v, %+v; want one and two tied, slow behind", got, r.Scenarios[0].Ranking)
+	}
+	lives := map[string]bool{}
+	for _, side := range r.Scenarios[0].Repeats.Sides {
+		for _, x := range side.Repeats {
+			lives[x.Row.Server.Life] = true
+		}
+	}
+	if len(lives) != 9 {
+		t.Errorf("9 repeats are %d server lives", len(lives))
+	}
+	for _, p := range r.Scenarios[0].Ranking.Cells[0].Places {
+		if x := p.Repeated; x != nil && x.Verdict == "behind" && (math.Abs(x.Ratio-401./573) > 0.05 || x.Low > x.Ratio || x.High < x.Ratio || x.Samples != 3) {
+			t.Errorf("%+v; the schedules say %.3f", *x, 401./573)
+		}
+	}
+	md := s.must(0, "report", "--format", "md").out
+	for _, want := range []string{"`one` (tied)", "`two` (tied)", "## Repeated runs", "by 3 repeats of each"} {
+		if !strings.Contains(md, want) {
+			t.Errorf("the report does not say %q:\n%s", want, md)
+		}
+	}
+	dir := runDir(t, s)
+	lines, err := os.ReadFile(filepath.Join(dir, "benchmark", "repeats.jsonl"))
+	if n := strings.Count(string(lines), "\n"); err != nil || n != 9 {
+		t.Errorf("%d rows of repeats in the run directory, want 9 (%v)", n, err)
+	}
+	if page, err := os.ReadFile(filepath.Join(dir, "report.html")); err != nil || !strings.Contains(string(page), "are tied by 3 repeats of each") {
+		t.Errorf("the page does not say that they are tied (%v)", err)
+	}
+	if records, err := os.ReadFile(filepath.Join(dir, "records", "records.txt")); err != nil || strings.Count(string(records), `"repeat.chat.round[1].slow[`) < 3 {
+		t.Errorf("the run directory does not hold the records of repeats (%v)", err)
+	}
+	s.idle()
+	if out := s.must(0, "plan", "--detailed-exitcode").out; !strings.Contains(out, "Loop repeat.chat is over after 1 of at most 1 rounds") {
+		t.Errorf("the plan does not show the end:\n%s", out)
+	}
+	if out := s.must(0, "explain", "repeat.chat.round[1].two[2]").out; !strings.Contains(out, "repeat") || !strings.Contains(out, "cell.load") {
+		t.Errorf("explaining a repeat:\n%s", out)
+	}
+	if out := s.must(0, "cache", "gc", "--dry-run", "--max-age", "1s").out; strings.Contains(out, "repeat.chat") {
+		t.Errorf("repeats that the campaign uses are garbage:\n%s", out)
+	}
+	t.Run("other_bounds", func(t *testing.T) { otherBounds(t, s) })
+	t.Run("unresolved", func(t *testing.T) { leftUnresolved(t, s) })
+}
+
+// idle checks that an apply runs nothing.
+func (s *site) idle() {
+	s.t.Helper()
+	if out := s.must(0, "apply").out; !strings.Contains(out, "Applied: 0 nodes run") {
+		s.t.Errorf("a second apply ran something:\n%s", out)
+	}
+}
+
+// otherBounds: a band of 90 % ties what is 30 % behind; nothing of the campaign's
+// graph is stale and no server is started.
+func otherBounds(t *testing.T, s *site) {
+	s.edit("campaign.hcl", "threshold   = 0.05", "threshold   = 0.9")
+	if out := s.must(2, "plan", "--detailed-exitcode").out; !strings.Contains(out, "Plan: nothing to run") {
+		t.Errorf("another threshold makes something stale:\n%s", out)
+	}
+	if out := s.must(0, "apply").out; strings.Contains(out, "▶") || !strings.Contains(out, "✓ repeat.chat.round[1].decision") {
+		t.Errorf("another threshold:\n%s", out)
+	}
+	if got := s.repeated().verdicts(); !strings.HasPrefix(got["slow"], "tied") {
+		t.Errorf("%v; want slow tied within 90 %%", got)
+	}
+	s.edit("campaign.hcl", "threshold   = 0.9", "threshold   = 0.05")
+	s.idle()
+}
+
+// leftUnresolved has a server with 400, 240, 640 and 400 ms: one life for its cell,
+// three for its repeats. Against it, the other one is measured anew, in turns.
+func leftUnresolved(t *testing.T, s *site) {
+	s.write("unsteady.sh", fmt.Sprintf(unsteady, filepath.Join(bin, "sotabuild"), filepath.Join(t.TempDir(), "lives")))
+	if err := os.Chmod(filepath.Join(s.dir, "unsteady.sh"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	s.write("campaign.hcl", steadyCampaign("one", "unsteady"))
+	out := s.must(0, "apply").out
+	if !strings.Contains(out, "✓ repeat.chat.round[1].one[1]") || !strings.Contains(out, "✓ repeat.chat.round[1].unsteady[3]") {
+		t.Errorf("against another framework the repeats are not taken in turns:\n%s", out)
+	}
+	r := s.repeated()
+	if got := r.verdicts(); len(got) != 2 || r.Scenarios[0].Ranking.Best != nil || len(r.Scenarios[0].Ranking.Unresolved) != 2 || got["one"] == "unresolved 1" == (got["unsteady"] == "unresolved 1") {
+		t.Errorf("%v, %+v; want no winner, and one of them unresolved against the other", got, r.Scenarios[0].Ranking)
+	}
+	if !strings.Contains(out, "chat: unresolved between ") {
+		t.Errorf("the table does not say that nobody can say:\n%s", out)
+	}
+	if md := s.must(0, "report", "--format", "md").out; !strings.Contains(md, "`unsteady` (unresolved)") || !strings.Contains(md, "`one` (unresolved)") {
+		t.Errorf("the report does not say it:\n%s", md)
+	}
+	s.idle()
+}
+
+// TestRepeatsKilled kills the engine in the middle of a round: every repeat that
+// had finished is found by the next apply, and only the others are run.
+func TestRepeatsKilled(t *testing.T) {
+	s := steadySite(t, "one", "two")
+	s.edit("campaign.hcl", `prefill = "400ms"`, `prefill = "20ms"`) // nobody reads its verdict
+	s.edit("campaign.hcl", `prefill = "398ms"`, `prefill = "20ms"`)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	cmd := s.command(ctx, "apply", "--json")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var finished []string
+	lines := bufio.NewScanner(out)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		if node, ok := finishedNode(lines.Bytes()); ok && strings.HasPrefix(node, "repeat.") {
+			if finished = append(finished, node); len(finished) == 2 {
+				if err := cmd.Process.Kill(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	if err := cmd.Wait(); err == nil || len(finished) < 2 {
+		t.Fatalf("the engine ended by itself after %v", finished)
+	}
+	waitGone(t, s, 5*time.Second)
+	again := s.must(0, "apply").out
+	for _, node := range finished {
+		if strings.Contains(again, "▶ "+node) {
+			t.Errorf("%s was finished and ran again:\n%s", node, again)
+		}
+	}
+	if !strings.Contains(again, "▶ repeat.chat.round[1].two[3]") || slices.Contains(finished, "repeat.chat.round[1].two[3]") {
+		t.Errorf("the rest of the round was not run:\n%s", again)
+	}
+	if got := s.repeated().verdicts(); len(got) != 2 {
+		t.Errorf("%v", got)
+	}
+	s.idle()
+}

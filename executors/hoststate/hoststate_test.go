@@ -1,0 +1,125 @@
+package hoststate
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sotabuild/sotabuild/executors"
+)
+
+// sleeper is a process that lives until the function is called.
+func sleeper(t *testing.T, env ...string) (pid int, end func()) {
+	t.Helper()
+	cmd := exec.Command("/bin/cat")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Env = append(env, "PATH=/bin")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	end = func() {
+		in.Close()
+		_ = cmd.Wait()
+	}
+	t.Cleanup(end)
+	return cmd.Process.Pid, end
+}
+
+// TestWhatIsLeft: what began meanwhile is ours by its mark, or somebody else's;
+// what was there before and what has ended is neither. Two applies are
+// compared, each with its own beginning, where the first was killed.
+func TestWhatIsLeft(t *testing.T) {
+	dir := t.TempDir()
+	tools := t.TempDir()
+	t.Setenv("PATH", tools)
+	smi := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(tools, "nvidia-smi"), []byte("#!/bin/sh\n"+text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	smi("echo GPU-1, 7, old, 70\n")
+	sleeper(t, executors.EnvTask+"=of-another-apply")
+	if err := Begin(t.Context(), dir, "first"); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok, err := Last(dir); ok || err != nil {
+		t.Errorf("an apply under way has a look after: %v", err)
+	}
+	ours, end := sleeper(t, executors.EnvTask+"=first-task-1")
+	if err := Begin(t.Context(), dir, "second"); err != nil {
+		t.Fatal(err)
+	}
+	sleeper(t)
+	sleeper(t, executors.EnvTask+"=firstborn-9", "X=a run whose id begins alike")
+	_, gone := sleeper(t, executors.EnvTask+"=second-task-2")
+	gone()
+	smi("echo GPU-1, 9, new, 90\n")
+	list, err := End(t.Context(), dir)
+	if err != nil || len(list) != 2 || list[0].Run != "first" || list[1].Run != "second" {
+		t.Fatalf("%+v, %v", list, err)
+	}
+	d := Compare("first", list[0].Before, *list[0].After)
+	if want := fmt.Sprintf("%d cat of task first-task-1", ours); len(d.Ours) != 1 || d.Ours[0] != want || d.Empty() {
+		t.Errorf("ours are %q, want %q", d.Ours, want)
+	}
+	if lines := strings.Join(d.Lines(), "\n"); !strings.Contains(lines, "still runs: ") || !strings.Contains(lines, "on a GPU now and not before: GPU-1, 9, new, 90\non a GPU before and not now: GPU-1, 7, old, 70") {
+		t.Errorf("the lines are\n%s", lines)
+	}
+	if d = Compare("second", list[1].Before, *list[1].After); len(d.Ours) != 0 || !slices.ContainsFunc(d.Others, func(s string) bool { return strings.HasSuffix(s, " cat") }) {
+		t.Errorf("of the second: %+v", d)
+	}
+	end()
+	if list, err = End(t.Context(), dir); err != nil || len(list) != 0 {
+		t.Errorf("they were compared: %+v, %v", list, err)
+	}
+	if r, ok, err := Last(dir); !ok || r.Run != "second" || err != nil {
+		t.Errorf("the last is %q, %v", r.Run, err)
+	}
+}
+
+// TestSickGPU: a tool that fails does not look like idle GPUs.
+func TestSickGPU(t *testing.T) {
+	tools := t.TempDir()
+	t.Setenv("PATH", tools)
+	if err := os.WriteFile(filepath.Join(tools, "nvidia-smi"), []byte("#!/bin/sh\nexit 15\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Take(t.Context(), State{})
+	if err != nil || len(s.GPUs) != 1 || !strings.Contains(s.GPUs[0], "unknown: ") {
+		t.Errorf("%q, %v", s.GPUs, err)
+	}
+	if d := Compare("run", State{Boot: s.Boot}, s); d.Empty() {
+		t.Error("it is no difference")
+	}
+}
+
+// TestOnlySoManyStay: old records go.
+func TestOnlySoManyStay(t *testing.T) {
+	dir := t.TempDir()
+	for i := range kept + 5 {
+		if err := Begin(t.Context(), dir, fmt.Sprintf("run-%02d", i)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := End(t.Context(), dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list, err := os.ReadDir(dir)
+	var names []string
+	for _, e := range list {
+		if strings.HasSuffix(e.Name(), ".json") {
+			names = append(names, e.Name())
+		}
+	}
+	if err != nil || len(names) != kept || names[0] != "run-05.json" {
+		t.Errorf("there are %q, %v", names, err)
+	}
+}

@@ -1,0 +1,255 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/sotabuild/sotabuild/engine/key"
+	"github.com/sotabuild/sotabuild/stdlib/report/markdown"
+	"github.com/sotabuild/sotabuild/stdlib/result"
+	"github.com/sotabuild/sotabuild/stdlib/winners"
+)
+
+// Repeats are the repeated runs of a scenario's winner and of what could be as
+// good.
+type Repeats struct {
+	Threshold float64    `json:"threshold"` // share within which two are tied
+	Max       int        `json:"max_repeats"`
+	Over      bool       `json:"over"`          // the verdicts stand in the ranking
+	Why       string     `json:"why,omitempty"` // what the last look said, or why there is none
+	Sides     []Repeated `json:"sides,omitempty"`
+	// Beyond are frameworks that are too far behind by one run to be repeated.
+	Beyond []string `json:"beyond,omitempty"`
+}
+
+// Repeated is the best candidate of a framework with its repeats.
+type Repeated struct {
+	Framework string           `json:"framework"`
+	Candidate string           `json:"candidate"`
+	Row       key.Digest       `json:"row"` // by which it stands in the ranking
+	Said      winners.Repeated `json:"said"`
+	Rejected  []string         `json:"rejected,omitempty"` // repeats that are no samples, with why
+	Failing   []string         `json:"failing,omitempty"`  // samples that do not keep the SLA, with why
+	Repeats   []Repeat         `json:"repeats"`
+}
+
+// Repeat is one server life that was measured.
+type Repeat struct {
+	Address string     `json:"address"`
+	Digest  key.Digest `json:"digest"` // of the row
+	Row     result.Row `json:"row"`
+}
+
+// said are the verdicts by row, once they are final.
+func (r *Repeats) said() map[key.Digest]winners.Repeated {
+	if r == nil || !r.Over {
+		return nil
+	}
+	out := map[key.Digest]winners.Repeated{}
+	for _, s := range r.Sides {
+		out[s.Row] = s.Said
+	}
+	return out
+}
+
+// Settled is the scenario with the verdicts of its repeats in the ranking, once
+// they are final.
+func (s Scenario) Settled(target string) Scenario {
+	s.Ranking = s.Ranking.Settle(s.Repeats.said(), func(d key.Digest) bool {
+		for _, c := range s.with(d) {
+			if c.Framework == target {
+				return true
+			}
+		}
+		return false
+	})
+	return s
+}
+
+// place is where a row stands; the zero value if it does not.
+func (s Scenario) place(d key.Digest) winners.Place {
+	for _, c := range s.Ranking.Cells {
+		for _, p := range c.Places {
+			if p.Row == d {
+				return p
+			}
+		}
+	}
+	return winners.Place{}
+}
+
+// word is what repeats say of a row, in brackets; "" where they say nothing
+// that the rank does not.
+func (s Scenario) word(d key.Digest) string {
+	if x := s.place(d).Repeated; x != nil && (x.Verdict == winners.Unresolved || len(s.Ranking.Unresolved) > 0) {
+		return " (unresolved)"
+	}
+	if len(s.Ranking.Best) > 1 {
+		return " (tied)"
+	}
+	return ""
+}
+
+// leading are the rows that the winner column names.
+func (s Scenario) leading() []key.Digest {
+	if s.Ranking.Best != nil {
+		return s.Ranking.Best
+	}
+	return s.Ranking.Unresolved
+}
+
+// gap is where the target stands in words: by repeats where they say it.
+func (s Scenario) gap(target string) string {
+	for _, d := range s.leading() {
+		x := s.place(d).Repeated
+		for _, c := range s.with(d) {
+			if c.Framework == target && x != nil && (x.Verdict == winners.Tied || x.Verdict == winners.Unresolved) {
+				return fmt.Sprintf("%s (%s)", x.Verdict, interval(*x))
+			}
+		}
+	}
+	return gap(s.Ranking.Gap)
+}
+
+// interval is a ratio with its bounds on paper.
+func interval(x winners.Repeated) string {
+	if x.Ratio == 0 {
+		return missing
+	}
+	return fmt.Sprintf("ratio %.4f, %.4f to %.4f", x.Ratio, x.Low, x.High)
+}
+
+// evidence is the clause that says what the winner of a scenario rests on.
+func (s Scenario) evidence() string {
+	r := s.Repeats
+	switch {
+	case r == nil:
+		return ""
+	case !r.Over && len(r.Sides) > 0:
+		return " by one run of each (the repeats are not over)"
+	case !r.Over:
+		return ""
+	}
+	n := 0
+	for _, x := range r.Sides {
+		n = max(n, x.Said.Samples)
+	}
+	return fmt.Sprintf(" by %d repeats of each", n)
+}
+
+// repeats shows what the repeated runs say, with every sample.
+func (v View) repeats(b *strings.Builder) {
+	t := markdown.Table{First: 3, Head: []string{"Scenario", "Framework", "Candidate", "Verdict", "Against", "Ratio", "Interval", "Samples", "Req/s of each", "Not counted, not kept"}}
+	var notes []string
+	for _, s := range v.Scenarios {
+		if s.Repeats == nil {
+			continue
+		}
+		for _, x := range s.Repeats.Sides {
+			t.Rows = append(t.Rows, append([]string{markdown.Code(s.Name), markdown.Code(x.Framework), markdown.Code(x.Candidate)}, x.cells(s)...))
+		}
+		note := s.Repeats.Why
+		if !s.Repeats.Over && len(s.Repeats.Sides) > 0 {
+			note = "the repeats are not over, so the winner is by one run of each"
+		}
+		if len(s.Repeats.Beyond) > 0 {
+			note += fmt.Sprintf("; more than %.4g %% behind by one run, so not repeated: %s", 1000*s.Repeats.Threshold, strings.Join(s.Repeats.Beyond, ", "))
+		}
+		notes = append(notes, fmt.Sprintf("Scenario %s: %s.\n\n", markdown.Code(s.Name), markdown.Text(note)))
+	}
+	if notes == nil {
+		return
+	}
+	b.WriteString("## Repeated runs\n\n")
+	if t.Rows != nil {
+		t.Write(b)
+	}
+	b.WriteString(strings.Join(notes, ""))
+	if t.Rows != nil {
+		b.WriteString("Each repeat is a server life of its own, in turns with the others' (A B B A), with the prompts of the winner's cell. The run that a candidate was chosen by is no sample. " +
+			"The ratio is of request throughputs, the median of all pairs of samples. First, tied and unresolved share a rank.\n\n")
+	}
+}
+
+// cells are the columns behind the names.
+func (x Repeated) cells(s Scenario) []string {
+	ratio, bounds, against := missing, missing, missing
+	if x.Said.Ratio != 0 {
+		ratio, bounds = fmt.Sprintf("%.4f", x.Said.Ratio), fmt.Sprintf("%.4f to %.4f", x.Said.Low, x.Said.High)
+	}
+	for _, y := range s.Repeats.Sides {
+		if y.Row == x.Said.Against {
+			against = markdown.Code(y.Framework)
+		}
+	}
+	var values, not []string
+	for _, r := range x.Repeats {
+		if c := (Cell{Row: &r.Row}); r.Row.Status == result.OK {
+			values = append(values, c.paper("request_throughput"))
+		}
+	}
+	not = append(append(not, x.Rejected...), x.Failing...)
+	if x.Said.Why != "" {
+		not = append(not, x.Said.Why)
+	}
+	verdict := string(x.Said.Verdict)
+	if verdict == "" {
+		verdict = "not over"
+	}
+	return []string{verdict, against, ratio, bounds, strconv.Itoa(x.Said.Samples), strings.Join(values, ", "), markdown.Text(strings.Join(not, "; "))}
+}
+
+// RepeatRows is one line a repeat, as JSON; nil without any. Metrics of rows
+// that are not ok are left out.
+func (v View) RepeatRows() ([]byte, error) {
+	var b bytes.Buffer
+	for _, s := range v.Scenarios {
+		if s.Repeats == nil {
+			continue
+		}
+		for _, x := range s.Repeats.Sides {
+			for _, r := range x.Repeats {
+				line, err := json.Marshal(struct {
+					Framework string `json:"framework"`
+					Scenario  string `json:"scenario"`
+					Candidate string `json:"candidate"`
+					Repeat
+				}{x.Framework, s.Name, x.Candidate, r.quiet()})
+				if err != nil {
+					return nil, fmt.Errorf("writing the row of %s: %w", r.Address, err)
+				}
+				b.Write(append(line, '\n'))
+			}
+		}
+	}
+	return b.Bytes(), nil
+}
+
+// quiet is the repeat without the numbers of a row that is not ok (R076).
+func (r Repeat) quiet() Repeat {
+	if r.Row.Status != result.OK {
+		r.Row.Metrics, r.Row.Parts = nil, nil
+	}
+	return r
+}
+
+// Quiet are the repeats without the numbers of rows that are not ok; nil of nil.
+func (r *Repeats) Quiet() *Repeats {
+	if r == nil {
+		return nil
+	}
+	out := *r
+	out.Sides = nil
+	for _, x := range r.Sides {
+		var all []Repeat
+		for _, y := range x.Repeats {
+			all = append(all, y.quiet())
+		}
+		x.Repeats = all
+		out.Sides = append(out.Sides, x)
+	}
+	return &out
+}
