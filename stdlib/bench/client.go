@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -22,8 +21,6 @@ import (
 
 	"github.com/sotabuild/sotabuild/executors"
 	"github.com/sotabuild/sotabuild/stdlib/bench/http1"
-	"github.com/sotabuild/sotabuild/stdlib/bench/judge"
-	"github.com/sotabuild/sotabuild/stdlib/bench/live"
 	"github.com/sotabuild/sotabuild/stdlib/bench/wire"
 	"github.com/sotabuild/sotabuild/stdlib/result"
 )
@@ -200,62 +197,34 @@ func patience(limit time.Duration, what string, cancel context.CancelCauseFunc) 
 	return time.AfterFunc(limit, func() { cancel(stalled(fmt.Sprintf("%s within %v", what, limit))) })
 }
 
-// silence ends a stream in which nothing has come for some time. An event
-// costs it a store: moving the timer on each of 100,000 events a second would
-// cost as much as reading them.
-type silence struct {
-	start time.Time
-	limit time.Duration
-	last  atomic.Int64 // of the last event, from start
-	timer *time.Timer
-	end   context.CancelCauseFunc
-}
-
-func listen(start time.Time, at, limit time.Duration, end context.CancelCauseFunc) *silence {
-	s := &silence{start: start, limit: limit, end: end}
-	s.last.Store(int64(at))
-	s.timer = time.AfterFunc(math.MaxInt64, s.look) // looks when it is set below
-	s.timer.Reset(limit)
-	return s
-}
-
-func (s *silence) look() {
-	if rest := time.Duration(s.last.Load()) + s.limit - time.Since(s.start); rest > 0 {
-		s.timer.Reset(rest)
-		return
-	}
-	s.end(stalled(fmt.Sprintf("no further event within %v", s.limit)))
-}
-
 // stalled is the cause of a request that was given up.
 type stalled string
 
 func (s stalled) Error() string { return string(s) }
 
-// do sends one request and reads its answer to the end. The clock starts before
-// a connection is sought: who accepts slowly makes its users wait. flight shows
-// the answer's progress.
-func (c *client) do(ctx context.Context, s judge.Sample, flight *live.Flight) judge.Sample {
-	s.Answer = wire.NewAnswer(c.spec.API, c.serves, s.Ask.Output+1)
-	s.End = -1
+// do sends the request of r's sample and reads its answer to the end. The clock
+// starts before a connection is sought: who accepts slowly makes its users wait.
+func (c *client) do(ctx context.Context, r *reading) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	first := patience(c.spec.Rules.First, "no token", cancel)
-	defer first.Stop()
+	r.ctx, r.cancel = ctx, cancel
+	s := &r.s
+	s.Answer = wire.NewAnswer(c.spec.API, c.serves, s.Ask.Output+1)
+	s.End = -1
+	r.first = patience(c.spec.Rules.First, "no token", cancel)
+	defer r.first.Stop()
 	if s.Ask.Cancel > 0 {
 		leave := time.AfterFunc(s.Ask.Cancel, func() { cancel(errLeft) })
 		defer leave.Stop()
 	}
-	r := &reading{c: c, ctx: ctx, s: &s, first: first, cancel: cancel, flight: flight}
 	s.Sent = time.Since(c.start)
 	r.close(c.ask(ctx, s.Ask.Body, r))
 	s.Closed = time.Since(c.start)
 	if s.Cancelled = errors.Is(context.Cause(ctx), errLeft); s.Cancelled {
-		return s
+		return
 	}
 	s.Failure = s.Answer.Verdict(s.Ask.Input, s.Ask.Output, c.spec.Rules.IgnoreEOS)
 	s.Failure.Reason = c.clean(s.Failure.Reason)
-	return s
 }
 
 // ask sends one request by whatever carries the URL's scheme, and has its answer

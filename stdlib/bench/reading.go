@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"mime"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/sotabuild/sotabuild/stdlib/bench/judge"
@@ -15,22 +17,35 @@ import (
 )
 
 // reading is one answer on its way, from whichever connection. It is an
-// http1.Receiver.
+// http1.Receiver. What an event needs is one object and stands first in it:
+// with thousands of streams each of them is out of the caches when its next
+// event comes.
 type reading struct {
 	c      *client
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	s      *judge.Sample
+	flight live.Flight   // for who looks on
 	at     time.Duration // of the last read
-	first  *time.Timer   // patience for the first token
-	later  *silence      // and for each further one; nil before the first
-	flight *live.Flight  // for who looks on
+	last   atomic.Int64  // at of the last event; later looks at it
+	later  *time.Timer   // patience for each further event; nil before the first
+	kind   kind
+	s      judge.Sample
 
-	take    func([]byte) bool // by what the head says; nil before it
-	body    []byte            // what is not taken as it comes
-	refusal string            // why the answer is none
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	first   *time.Timer // patience for the first token
+	body    []byte      // what is not taken as it comes
+	refusal string      // why the answer is none
 	class   result.Class
 }
+
+// kind is what a body is, as its head says.
+type kind uint8
+
+const (
+	unknown kind = iota // no head yet
+	streamed
+	atOnce
+	noAnswer
+)
 
 // The most of a body that is kept: of a whole answer, and of what is none and
 // only illustrates a failure that is already certain.
@@ -50,29 +65,33 @@ func (r *reading) Head(resp *http.Response) {
 	case resp.StatusCode != http.StatusOK:
 		r.refuse(result.HTTPStatus, "HTTP "+resp.Status)
 	case r.c.spec.Rules.NoStream && err == nil && media == "application/json":
-		r.take = r.whole
+		r.kind = atOnce
 	case err != nil || media != "text/event-stream":
 		r.refuse(result.BadStream, fmt.Sprintf("content type %q is no event stream", kind))
 	default:
-		r.take = r.events
+		r.kind = streamed
 	}
 }
 
 func (r *reading) refuse(class result.Class, why string) {
-	r.class, r.refusal = class, why
-	r.take = func(b []byte) bool {
-		r.body = append(r.body, b[:min(len(b), mostRefused-len(r.body))]...)
-		return len(r.body) < mostRefused
-	}
+	r.kind, r.class, r.refusal = noAnswer, class, why
 }
 
 // Data takes the next bytes of the body.
-func (r *reading) Data(b []byte) bool { return r.take(b) }
+func (r *reading) Data(b []byte) bool {
+	switch r.kind {
+	case streamed:
+		return r.events(b)
+	case atOnce:
+		return r.store(b, mostWhole)
+	}
+	return r.store(b, mostRefused)
+}
 
-// whole keeps an answer that comes at once.
-func (r *reading) whole(b []byte) bool {
-	r.body = append(r.body, b[:min(len(b), mostWhole-len(r.body))]...)
-	return len(r.body) < mostWhole
+// store keeps the next bytes of a body that is looked at when it has ended.
+func (r *reading) store(b []byte, most int) bool {
+	r.body = append(r.body, b[:min(len(b), most-len(r.body))]...)
+	return len(r.body) < most
 }
 
 // events takes bytes of a stream. Comments and other bytes without an event do
@@ -87,23 +106,37 @@ func (r *reading) events(b []byte) bool {
 		r.first.Stop()
 		r.flight.First(r.at)
 		r.flight.Events(tokens)
-		r.later = listen(r.c.start, r.at, r.c.spec.Rules.Stall, r.cancel)
+		r.last.Store(int64(r.at))
+		r.later = time.AfterFunc(math.MaxInt64, r.look) // looks when it is set below
+		r.later.Reset(r.c.spec.Rules.Stall)
 	default:
 		r.flight.Events(tokens)
-		r.later.last.Store(int64(r.at))
+		r.last.Store(int64(r.at))
 	}
 	return ok
+}
+
+// look ends a stream in which nothing has come for some time. An event costs it
+// a store: moving the timer on each of 100,000 events a second would cost as
+// much as reading them.
+func (r *reading) look() {
+	limit := r.c.spec.Rules.Stall
+	if rest := time.Duration(r.last.Load()) + limit - time.Since(r.c.start); rest > 0 {
+		r.later.Reset(rest)
+		return
+	}
+	r.cancel(stalled(fmt.Sprintf("no further event within %v", limit)))
 }
 
 // close judges how the body ended: err is nil when it did as HTTP promises, or
 // when nobody wanted more of it.
 func (r *reading) close(err error) {
 	if r.later != nil {
-		r.later.timer.Stop()
+		r.later.Stop()
 	}
 	a := &r.s.Answer
 	switch {
-	case r.take == nil:
+	case r.kind == unknown:
 		a.Lose(gone(r.ctx, result.ConnFailed, "no answer", err))
 	case r.refusal != "":
 		a.Lose(wire.Fail(r.class, "%s: %s", r.refusal, wire.Excerpt(r.body)))

@@ -260,8 +260,10 @@ func (c *client) chain(ctx context.Context, asks []judge.Ask, part [2]int, next 
 			}
 		}
 		sent[i] = true
-		flight, point := w.begin(i, next.Scheduled)
-		samples[i] = c.do(ctx, next, flight)
+		r := &reading{c: c, s: next}
+		point := w.begin(i, &r.flight, next.Scheduled)
+		c.do(ctx, r)
+		samples[i] = r.s
 		w.end(i, point, samples[i])
 		if samples[i].Failure.Class != "" || samples[i].Cancelled {
 			return

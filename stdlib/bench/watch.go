@@ -32,18 +32,18 @@ type watch struct {
 	points []judge.Point  // by order of sending; TTFT 0 while unknown
 }
 
-// begin notes that request i is about to be sent. It returns what its reader
-// shows of it and the number of its point, -1 without a schedule.
-func (w *watch) begin(i int, scheduled time.Duration) (*live.Flight, int) {
+// begin notes that request i is about to be sent, whose reader shows it by f. It
+// returns the number of its point, -1 without a schedule.
+func (w *watch) begin(i int, f *live.Flight, scheduled time.Duration) (point int) {
 	now := time.Since(w.start)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	f, inFlight := w.tally.Begin(i, now, scheduled >= 0)
+	inFlight := w.tally.Begin(i, f, now, scheduled >= 0)
 	w.points = append(w.points, judge.Point{Sent: now.Seconds(), InFlight: float64(inFlight)})
 	if scheduled < 0 {
-		return f, -1
+		return -1
 	}
-	return f, len(w.points) - 1
+	return len(w.points) - 1
 }
 
 func (w *watch) end(i, point int, s judge.Sample) {

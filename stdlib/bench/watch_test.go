@@ -17,9 +17,9 @@ func TestEventsCostNothingMore(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	c := &client{spec: Spec{API: wire.Completions, Rules: judge.Rules{Stall: time.Hour}}, start: time.Now()}
 	w := &watch{start: c.start, tally: live.New(1, nil, 0)}
-	flight, _ := w.begin(0, -1)
 	s := judge.Sample{Ask: &judge.Ask{}, Answer: wire.NewAnswer(wire.Completions, nil, events)}
-	r := &reading{c: c, ctx: ctx, s: &s, first: time.AfterFunc(time.Hour, func() {}), cancel: cancel, flight: flight}
+	r := &reading{c: c, ctx: ctx, s: s, first: time.AfterFunc(time.Hour, func() {}), cancel: cancel}
+	w.begin(0, &r.flight, -1)
 	defer r.close(nil)
 	event := []byte(`data: {"choices":[{"index":0,"text":"a","finish_reason":null}]}` + "\n\n")
 	read := func() {

@@ -15,15 +15,15 @@ import (
 
 // conn is one connection, with one answer at a time.
 type conn struct {
-	fd       int     // of the kernel's, outside Go's poller; -1: Conn
-	net.Conn         // otherwise nil
+	fd  int // of the kernel's, outside Go's poller; -1: Conn
+	msg message
+
+	net.Conn         // nil with an fd
 	poller   *poller // who reads fd
 	done     chan struct{}
-	err      error // why the answer is not complete; the poller's until done
-
-	msg   message
-	used  bool      // it has carried an answer before
-	since time.Time // when it became idle
+	err      error     // why the answer is not complete; the poller's until done
+	used     bool      // it has carried an answer before
+	since    time.Time // when it became idle
 }
 
 // descriptor returns a descriptor of a plain connection of the kernel, a second
@@ -136,17 +136,23 @@ func write(ctx context.Context, fd int, b []byte) error {
 func (k *conn) took(b []byte, err error) bool {
 	if len(b) > 0 {
 		k.msg.to.Stamp()
-		k.err = k.msg.feed(b)
+		if bad := k.msg.feed(b); bad != nil {
+			k.err = bad
+			return true
+		}
+		if k.msg.over() {
+			return true
+		}
 	}
 	switch {
-	case k.err != nil || k.msg.over():
-		return true
+	case err == nil:
+		return false
 	case errors.Is(err, io.EOF):
 		k.err = k.msg.end()
-		return true
+	default:
+		k.err = err
 	}
-	k.err = err
-	return err != nil
+	return true
 }
 
 // rooms are read buffers of connections that are not the kernel's.

@@ -77,6 +77,8 @@ func TestMessages(t *testing.T) {
 		{"chunks", chunked + "5\r\nhello\r\n6;ext=1\r\n world\r\n0\r\n\r\n", "hello world", 200, true, ""},
 		{"upper_case", chunked + "A\r\n0123456789\r\n0\r\n\r\n", "0123456789", 200, true, ""},
 		{"zeros", chunked + "0005\r\nhello\r\n000\r\n\r\n", "hello", 200, true, ""},
+		{"many_zeros", chunked + "0000000005\r\nhello\r\n6\r\n world\r\n0\r\n\r\n", "hello world", 200, true, ""},
+		{"space_after_the_size", chunked + "5 \r\nhello\r\n1\r\n!\r\n0\r\n\r\n", "hello!", 200, true, ""},
 		{"trailer", chunked + "2\r\nhi\r\n0\r\nDigest: x\r\nMore: y\r\n\r\n", "hi", 200, true, ""},
 		{"line_feeds_only", "HTTP/1.1 200 OK\nContent-Length: 2\n\nhi", "hi", 200, true, ""},
 		{"early_hints", "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi", "hi", 200, true, ""},
@@ -92,6 +94,9 @@ func TestMessages(t *testing.T) {
 		{"negative_size", chunked + "-5\r\nhello\r\n", "", 200, false, "is no size"},
 		{"huge_size", chunked + "1234567890abcdef\r\nhello\r\n", "", 200, false, "is no size"},
 		{"long_chunk", chunked + "2\r\nhi!\r\n0\r\n\r\n", "hi", 200, false, "no line end after a chunk"},
+		{"no_line_feed_after_a_chunk", chunked + "2\r\nhi\r\n2\r\nho\r0\r\n\r\n", "hiho", 200, false, "no line end after a chunk"},
+		{"no_carriage_return_after_a_chunk", chunked + "2\r\nhi\n\n0\r\n\r\n", "hi", 200, false, "no line end after a chunk"},
+		{"no_line_feed_after_a_size", chunked + "2\rhi\r\n0\r\n\r\n", "", 200, false, "does not end with CR and LF"},
 		{"lone_line_feed", chunked + "2\nhi\r\n0\r\n\r\n", "", 200, false, "does not end with CR and LF"},
 		{"early_carriage_return", chunked + "2\r;x\r\nhi\r\n0\r\n\r\n", "", 200, false, "does not end with CR and LF"},
 		{"bad_trailer", chunked + "0\r\nno colon\r\n\r\n", "", 200, false, "malformed trailer"},
@@ -124,12 +129,15 @@ func FuzzMessage(f *testing.F) {
 	f.Add(chunked+"5\r\nhello\r\n0\r\n\r\n", uint8(1))
 	f.Add("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", uint8(3))
 	f.Add("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.0 200 OK\r\n\r\nhello", uint8(3))
+	f.Add(chunked+"1\r\na\r\n0002\r\nbc\r\n00000003\r\ndef\r\n1\r\ng\r0\r\n\r\n", uint8(8))
 	f.Add(chunked+"2;x=y\r\nhi\r\n0\r\nA: b\r\n\r\n", uint8(2))
 	f.Fuzz(func(t *testing.T, text string, n uint8) {
 		whole, m, err := read(text, 0)
-		pieces, _, errPieces := read(text, int(n)+1)
-		if (err == nil) != (errPieces == nil) || whole.body.String() != pieces.body.String() || whole.status != pieces.status {
-			t.Fatalf("at once %d %q %v; in pieces %d %q %v", whole.status, whole.body.String(), err, pieces.status, pieces.body.String(), errPieces)
+		for _, n := range []int{1, 7, int(n) + 1} {
+			pieces, _, errPieces := read(text, n)
+			if fmt.Sprint(err) != fmt.Sprint(errPieces) || whole.body.String() != pieces.body.String() || whole.status != pieces.status {
+				t.Fatalf("at once %d %q %v; in pieces of %d %d %q %v", whole.status, whole.body.String(), err, n, pieces.status, pieces.body.String(), errPieces)
+			}
 		}
 		if err != nil || strings.HasPrefix(text, "HTTP/1.1 1") || strings.HasPrefix(text, "HTTP/1.0 1") {
 			return

@@ -17,20 +17,33 @@ const (
 )
 
 // message cuts one answer out of the bytes of a connection, in one pass and in
-// any split. The zero message with a receiver is ready.
+// any split. The zero message with a receiver is ready. What each piece of a
+// body needs stands first.
 type message struct {
 	to    Receiver
-	began bool // something of it came
-
-	state func(*message, []byte) (rest []byte, err error)
-	text  []byte // the head, or the line, so far
-	left  int64  // bytes of the body or the chunk that are still to come
-	tail  []byte // the trailer so far
-	keep  bool   // the server keeps the connection
-	stop  bool   // the receiver gave it up
+	part  part
+	began bool   // something of it came
 	ended bool   // it is complete
+	stop  bool   // the receiver gave it up
 	extra bool   // something followed it
+	keep  bool   // the server keeps the connection
+	left  int64  // bytes of the body or the chunk that are still to come
+	text  []byte // the head, or the line, so far
+	tail  []byte // the trailer so far
 }
+
+// part is what of an answer comes next.
+type part uint8
+
+const (
+	head    part = iota
+	open         // a body that ends with the connection
+	body         // one of a known length
+	size         // the line before a chunk
+	chunk        // what is left of it
+	gap          // the line end after it
+	trailer      // after the last one
+)
 
 // reusable says whether the connection may carry another answer.
 func (m *message) reusable() bool { return m.ended && m.keep && !m.extra && !m.stop }
@@ -41,14 +54,64 @@ func (m *message) over() bool { return m.ended || m.stop }
 // feed takes the next bytes.
 func (m *message) feed(b []byte) (err error) {
 	m.began = true
-	if m.state == nil {
-		m.state = (*message).head
-	}
 	for len(b) > 0 && err == nil && !m.over() {
-		b, err = m.state(m, b)
+		if m.part == size && len(m.text) == 0 {
+			if data, rest := wholeChunk(b); data != nil {
+				m.give(data)
+				b = rest
+				continue
+			}
+		}
+		b, err = m.step(b)
 	}
 	m.extra = len(b) > 0
 	return err
+}
+
+// wholeChunk cuts off a chunk that came in one piece and has nothing but its
+// size before it, as almost all of a stream do; nil for any other.
+func wholeChunk(b []byte) (data, rest []byte) {
+	n, i := 0, 0
+	for ; i < min(len(b), 7); i++ {
+		v := hex(b[i])
+		if v < 0 {
+			break
+		}
+		n = n<<4 | int(v)
+	}
+	end := i + 2 + n
+	if n == 0 || len(b) < end+2 || b[i] != '\r' || b[i+1] != '\n' || b[end] != '\r' || b[end+1] != '\n' {
+		return nil, nil
+	}
+	return b[i+2 : end], b[end+2:]
+}
+
+// step takes bytes of what comes next, in any split.
+func (m *message) step(b []byte) (rest []byte, err error) {
+	switch m.part {
+	case head:
+		return m.readHead(b)
+	case open:
+		m.give(b)
+		return nil, nil
+	case body:
+		b, rest = m.cut(b)
+		m.give(b)
+		m.ended = m.left == 0
+		return rest, nil
+	case size:
+		return m.readSize(b)
+	case chunk:
+		b, rest = m.cut(b)
+		m.give(b)
+		if m.left == 0 {
+			m.left, m.part = 2, gap
+		}
+		return rest, nil
+	case gap:
+		return m.readGap(b)
+	}
+	return m.readTrailer(b)
 }
 
 // end takes the end of the connection: nil where it ends the answer.
@@ -66,7 +129,7 @@ func (m *message) end() error {
 // untilEnd is how much is left of a body that ends with the connection.
 const untilEnd = -1
 
-func (m *message) head(b []byte) ([]byte, error) {
+func (m *message) readHead(b []byte) ([]byte, error) {
 	from := max(0, len(m.text)-3)
 	m.text = append(m.text, b...)
 	at := headEnd(m.text[from:])
@@ -93,12 +156,12 @@ func (m *message) head(b []byte) ([]byte, error) {
 	m.keep = !resp.Close
 	switch {
 	case len(resp.TransferEncoding) > 0: // ReadResponse knows chunked only
-		m.state = (*message).size
+		m.part = size
 	case resp.ContentLength >= 0:
-		m.left, m.state = resp.ContentLength, (*message).body
+		m.left, m.part = resp.ContentLength, body
 		m.ended = m.left == 0
 	default:
-		m.left, m.state, m.keep = untilEnd, (*message).open, false
+		m.left, m.part, m.keep = untilEnd, open, false
 	}
 	m.to.Head(resp)
 	return rest, nil
@@ -122,20 +185,6 @@ func headEnd(b []byte) int {
 }
 
 func (m *message) give(b []byte) { m.stop = !m.to.Data(b) }
-
-// open is a body that ends with the connection.
-func (m *message) open(b []byte) ([]byte, error) {
-	m.give(b)
-	return nil, nil
-}
-
-// body is one of a known length.
-func (m *message) body(b []byte) ([]byte, error) {
-	b, rest := m.cut(b)
-	m.give(b)
-	m.ended = m.left == 0
-	return rest, nil
-}
 
 func (m *message) cut(b []byte) (now, rest []byte) {
 	n := min(m.left, int64(len(b)))
@@ -167,8 +216,7 @@ func (m *message) line(b []byte) (line, rest []byte, whole bool, err error) {
 	return bytes.TrimSuffix(line, []byte("\r")), rest, whole, nil
 }
 
-// size is the line before a chunk.
-func (m *message) size(b []byte) ([]byte, error) {
+func (m *message) readSize(b []byte) ([]byte, error) {
 	line, rest, whole, err := m.line(b)
 	if err != nil || !whole {
 		return nil, err
@@ -187,9 +235,9 @@ func (m *message) size(b []byte) ([]byte, error) {
 	case len(digits) == 0:
 		return nil, errors.New("malformed chunked encoding: a chunk without a size")
 	case n == 0:
-		m.state = (*message).trailer
+		m.part = trailer
 	default:
-		m.left, m.state = n, (*message).chunk
+		m.left, m.part = n, chunk
 	}
 	return rest, nil
 }
@@ -205,28 +253,18 @@ func hex(c byte) int64 {
 	return -1
 }
 
-func (m *message) chunk(b []byte) ([]byte, error) {
-	b, rest := m.cut(b)
-	m.give(b)
-	if m.left == 0 {
-		m.left, m.state = 2, (*message).gap
-	}
-	return rest, nil
-}
-
-// gap is the line end after a chunk.
-func (m *message) gap(b []byte) ([]byte, error) {
+func (m *message) readGap(b []byte) ([]byte, error) {
 	if b[0] != "\n\r"[m.left-1] {
 		return nil, errors.New("malformed chunked encoding: no line end after a chunk")
 	}
 	if m.left--; m.left == 0 {
-		m.state = (*message).size
+		m.part = size
 	}
 	return b[1:], nil
 }
 
-// trailer is read, checked and not told.
-func (m *message) trailer(b []byte) ([]byte, error) {
+// readTrailer reads and checks the trailer, which is not told.
+func (m *message) readTrailer(b []byte) ([]byte, error) {
 	line, rest, whole, err := m.line(b)
 	if err != nil || !whole {
 		return nil, err

@@ -21,14 +21,14 @@ type Ask struct {
 
 // Sample is one request with its times from the start of the run; -1 is "never".
 type Sample struct {
+	End       time.Duration // last read that brought bytes
+	Answer    wire.Answer
 	Ask       *Ask
 	Due       time.Duration // schedule, or the slot that it waited for; -1 without either
 	Scheduled time.Duration // -1 without a schedule
 	Sent      time.Duration
-	End       time.Duration // last read that brought bytes
 	Closed    time.Duration // the client was done with it
 	Cancelled bool          // the client left as planned: neither success nor failure
-	Answer    wire.Answer
 	Failure   wire.Failure
 }
 

@@ -14,12 +14,11 @@ import (
 	"time"
 )
 
-// Flight is what the reader of one answer shows of it. It has a cache line of
-// its own, since readers on other cores write its neighbours.
+// Flight is what the reader of one answer shows of it. It belongs beside what
+// the reader writes anyway. The zero Flight is ready.
 type Flight struct {
 	first  atomic.Int64 // 1 + the offset of the first token in ns; 0 before it
 	events atomic.Int64
-	_      [48]byte
 }
 
 // First says that the answer's first token came at an offset from the start of
@@ -67,7 +66,6 @@ type Ended struct {
 // Tally counts a run. Begin, End and Now may be called at once; Now by one
 // goroutine.
 type Tally struct {
-	flights  []Flight
 	schedule []time.Duration // ascending
 	limit    time.Duration   // of the run; 0 is none
 
@@ -87,6 +85,7 @@ type Tally struct {
 // flying is a request under way.
 type flying struct {
 	flight int
+	shown  *Flight
 	sent   time.Duration
 }
 
@@ -98,7 +97,7 @@ type instant struct {
 // New counts a run of so many requests whose sendings are due at the offsets of
 // schedule (nil: none), and which ends after limit (0: never).
 func New(asked int, schedule []time.Duration, limit time.Duration) *Tally {
-	t := &Tally{flights: make([]Flight, asked), limit: limit, place: make([]int, asked), begun: make([]bool, asked)}
+	t := &Tally{limit: limit, place: make([]int, asked), begun: make([]bool, asked)}
 	t.now = Progress{Asked: asked, Due: -1, Kept: -1, Left: -1}
 	if schedule != nil {
 		t.schedule, t.now.Kept = slices.Sorted(slices.Values(schedule)), 0
@@ -107,17 +106,17 @@ func New(asked int, schedule []time.Duration, limit time.Duration) *Tally {
 }
 
 // Begin notes that request i is sent at an offset, by the schedule or not, and
-// returns its Flight and how many are in flight with it.
-func (t *Tally) Begin(i int, at time.Duration, scheduled bool) (f *Flight, inFlight int) {
+// that f shows its answer. It returns how many are in flight with it.
+func (t *Tally) Begin(i int, f *Flight, at time.Duration, scheduled bool) (inFlight int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.place[i] = len(t.under)
-	t.under = append(t.under, flying{i, at})
+	t.under = append(t.under, flying{i, f, at})
 	t.now.Sent++
 	if scheduled {
 		t.now.Kept++
 	}
-	return &t.flights[i], len(t.under)
+	return len(t.under)
 }
 
 // End notes that a request is over and returns how many were successes.
@@ -153,11 +152,10 @@ func (t *Tally) Now(elapsed time.Duration) Progress {
 	}
 	p.Events = t.ended
 	for _, u := range under {
-		f := &t.flights[u.flight]
-		n := f.events.Load()
+		n := u.shown.events.Load()
 		p.Events += n
 		p.Output += n
-		if first := f.first.Load(); first > 0 && !t.begun[u.flight] {
+		if first := u.shown.first.Load(); first > 0 && !t.begun[u.flight] {
 			t.begun[u.flight] = true
 			t.ttft.add(time.Duration(first-1) - u.sent)
 		}

@@ -45,20 +45,20 @@ func TestTallyByHand(t *testing.T) {
 	for i := range 11 {
 		marks = append(marks, time.Second+time.Duration(i)*100*ms)
 	}
-	f, _ := n.Begin(0, 0, true)
+	var f, failed, silent, late Flight
+	n.Begin(0, &f, 0, true)
 	f.First(marks[0])
 	f.Events(4)
 	if p := n.Now(1300 * ms); p.Events != 4 || p.Output != 4 || p.TTFT.N != 1 || p.ITL.N != 0 || p.Due != 2 || p.Kept != 1 || p.Left != -1 {
 		t.Errorf("at 1.3 s: %+v", p)
 	}
-	n.Begin(1, time.Second, true)
+	n.Begin(1, &failed, time.Second, true)
 	if ok := n.End(Ended{Flight: 0, Sent: 0, Lag: 0, Marks: marks, Output: 11}); ok != 1 {
 		t.Errorf("%d ok", ok)
 	}
-	n.Begin(2, 2*time.Second, true)
+	n.Begin(2, &silent, 2*time.Second, true)
 	n.End(Ended{Flight: 1, Failed: true, Sent: time.Second, Lag: 0})
-	late, inFlight := n.Begin(3, 3500*ms, true)
-	if inFlight != 2 {
+	if inFlight := n.Begin(3, &late, 3500*ms, true); inFlight != 2 {
 		t.Errorf("%d in flight", inFlight)
 	}
 	late.First(3600 * ms)
@@ -85,7 +85,7 @@ func TestTallyByHand(t *testing.T) {
 func TestLeftHasALimit(t *testing.T) {
 	for limit, want := range map[time.Duration]time.Duration{0: 9 * time.Second, 4 * time.Second: 3 * time.Second} {
 		n := New(10, nil, limit)
-		n.Begin(0, 0, false)
+		n.Begin(0, &Flight{}, 0, false)
 		n.End(Ended{Flight: 0, Lag: -1, Marks: []time.Duration{ms}, Output: 1})
 		p := n.Now(time.Second)
 		if p.Left != want || p.Due != -1 || !slices.ContainsFunc(p.Table(), func(l string) bool { return strings.Contains(l, "no rate asked for") }) {

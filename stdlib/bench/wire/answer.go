@@ -15,19 +15,20 @@ type Failure struct {
 }
 
 // Answer is what came back for one request, as far as the verdict needs it.
+// What an event needs stands first: with thousands of answers under way each
+// cache line of it comes from far.
 type Answer struct {
-	API    API
-	Serves []string        // models that an event may name; nil: not checked
 	Marks  []time.Duration // reads of the events with tokens, in order
-	Usage  Counts          // the last ones said
-
-	made []int64 // output tokens that the server had counted at each mark; -1 not said
-
-	before int64 // SGLang: the count of the event before
 	frames framer
+	done   bool // the API's last event came
+	closed bool // the body ended as HTTP promises
 	finish string
-	done   bool    // the API's last event came
-	closed bool    // the body ended as HTTP promises
+	API    API
+	Serves []string // models that an event may name; nil: not checked
+	Usage  Counts   // the last ones said
+	before int64    // SGLang: the count of the event before
+	made   []int64  // output tokens that the server had counted at each mark, -1 not said; nil: at none
+
 	lost   Failure // it did not reach us whole: connection, status, stall
 	failed Failure // the server's own error
 	bad    Failure // the first thing that the API does not promise
@@ -35,7 +36,7 @@ type Answer struct {
 
 // NewAnswer returns an answer to read, with room for so many events.
 func NewAnswer(api API, serves []string, events int) Answer {
-	return Answer{API: api, Serves: serves, Usage: uncounted, Marks: make([]time.Duration, 0, events), made: make([]int64, 0, events)}
+	return Answer{API: api, Serves: serves, Usage: uncounted, Marks: make([]time.Duration, 0, events)}
 }
 
 // Feed takes the bytes of one read at time at, and returns how many events
@@ -59,7 +60,7 @@ func (a *Answer) TokenGaps() (gaps []float64, ok bool) {
 	for i := 1; i < len(a.Marks); i++ {
 		n := int64(1)
 		if !single {
-			if a.made[i] < 0 || a.made[i-1] < 0 {
+			if a.made == nil || a.made[i] < 0 || a.made[i-1] < 0 {
 				return nil, false
 			}
 			n = a.made[i] - a.made[i-1]
@@ -143,12 +144,26 @@ func (a *Answer) take(at time.Duration, name, data []byte) {
 		a.before = e.usage.Output
 	}
 	if e.token {
-		a.Marks, a.made = append(a.Marks, at), append(a.made, e.usage.Output)
+		a.mark(at, e.usage.Output)
 	}
 	if len(e.finish) > 0 {
 		a.finish = string(e.finish)
 	}
 	a.done = a.done || e.last
+}
+
+// mark notes an event with tokens. Most servers count at none of them.
+func (a *Answer) mark(at time.Duration, made int64) {
+	if a.made == nil && made >= 0 {
+		a.made = make([]int64, len(a.Marks), max(len(a.Marks)+1, cap(a.Marks)))
+		for i := range a.made {
+			a.made[i] = -1
+		}
+	}
+	if a.made != nil {
+		a.made = append(a.made, made)
+	}
+	a.Marks = append(a.Marks, at)
 }
 
 // add takes over what a later event says.

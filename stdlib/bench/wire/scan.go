@@ -113,27 +113,41 @@ func (s *scanner) str() (raw []byte, plain bool) {
 		return nil, true
 	}
 	plain = true
-	for j := s.i + 1; j < len(s.b); j++ {
-		switch c := s.b[j]; {
-		case c == '"':
-			raw, s.i = s.b[s.i+1:j], j+1
-			return raw, plain
-		case c < 0x20:
-			s.fail("control character in a string")
-			return nil, true
-		case c == '\\':
+	b := s.b
+	from := s.i + 1
+	for j := from; j < len(b); j++ {
+		if !special[b[j]] {
+			continue
+		}
+		switch b[j] {
+		case '"':
+			s.i = j + 1
+			return b[from:j], plain
+		case '\\':
 			plain = false
-			n := escape(s.b[j+1:])
+			n := escape(b[j+1:])
 			if n == 0 {
 				s.fail("bad escape")
 				return nil, true
 			}
 			j += n
+		default:
+			s.fail("control character in a string")
+			return nil, true
 		}
 	}
 	s.fail("string without end")
 	return nil, true
 }
+
+// special are the bytes that do not stand for themselves in a string.
+var special = func() (is [256]bool) {
+	for c := range 0x20 {
+		is[c] = true
+	}
+	is['"'], is['\\'] = true, true
+	return is
+}()
 
 // escape returns the length of the escape that b starts with, after the
 // backslash; 0 if there is none.

@@ -2,11 +2,13 @@ package wire
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -220,5 +222,46 @@ func TestModels(t *testing.T) {
 		if got, err := Models([]byte(bad)); err == nil {
 			t.Errorf("%s names %q", bad, got)
 		}
+	}
+}
+
+// TestTokenGaps spreads gaps of 30 ms and 40 ms over the tokens that the events
+// brought, where the server said how many, from the first event on.
+func TestTokenGaps(t *testing.T) {
+	event := func(counted int) string {
+		usage := ""
+		if counted > 0 {
+			usage = fmt.Sprintf(`,"usage":{"prompt_tokens":1,"completion_tokens":%d}`, counted)
+		}
+		return `data: {"choices":[{"index":0,"text":"a"}]` + usage + "}\n\n"
+	}
+	for _, c := range []struct {
+		name    string
+		counted [3]int
+		usage   int // in an event without a token; 0: none
+		want    []float64
+	}{
+		{"counted", [3]int{1, 3, 4}, 0, []float64{.015, .015, .04}},
+		{"two_at_first", [3]int{2, 3, 7}, 0, []float64{.03, .01, .01, .01, .01}},
+		{"one_each", [3]int{}, 3, []float64{.03, .04}},
+		{"not_counted_and_more_than_events", [3]int{}, 5, nil},
+		{"counted_late", [3]int{0, 3, 5}, 0, nil},
+		{"counted_between", [3]int{0, 3, 0}, 5, nil},
+		{"not_counted_last", [3]int{1, 3, 0}, 5, nil},
+		{"not_counted", [3]int{}, 0, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a := NewAnswer(Completions, nil, 0)
+			for i, at := range []time.Duration{10e6, 40e6, 80e6} {
+				a.Feed(at, []byte(event(c.counted[i])))
+			}
+			if c.usage > 0 {
+				a.Feed(90e6, fmt.Appendf(nil, "data: {\"choices\":[],\"usage\":{\"completion_tokens\":%d}}\n\n", c.usage))
+			}
+			got, ok := a.TokenGaps()
+			if ok != (c.want != nil) || !slices.Equal(got, c.want) {
+				t.Errorf("%v, %v, want %v", got, ok, c.want)
+			}
+		})
 	}
 }
