@@ -68,9 +68,6 @@ func TestPullKilledAnywhere(t *testing.T) {
 		for !written() && ctx.Err() == nil {
 			time.Sleep(time.Millisecond) // a file is polled: there is nothing to wait on
 		}
-		if here() && after == 0 {
-			t.Error("the image was there before it was written down")
-		}
 		<-time.After(after)    // the moment is the point of it
 		_ = cmd.Process.Kill() // or it has ended, which is a moment too
 		_ = cmd.Wait()
@@ -124,6 +121,9 @@ func TestInterruptedPull(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer conn.Close()
+				if b, err := os.ReadFile(filepath.Join(s.dir, ".sotabuild/containers/created.json")); kind == "docker" && (err != nil || !strings.Contains(string(b), silent.Addr().String())) {
+					t.Errorf("the daemon asks for an image that is not written down: %v, %s", err, b)
+				}
 				if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 					t.Fatal(err)
 				}
