@@ -150,7 +150,9 @@ func TestBudgetAndTimeline(t *testing.T) {
 	s.must(0, "apply")
 	s.must(0, "apply", "--deadline", "1h", "--max-gpu-hours", "1")
 	s.must(7, "apply", "--deadline", "soon")
-	for _, hours := range []string{"-1", "0", "NaN", "Inf", "much"} { // 0 must not read as no bound
+	for _, hours := range []string{"-1", "0", "NaN", "Inf", "much", ""} { // neither 0 nor an unset variable must read as no bound
 		s.must(7, "apply", "--max-gpu-hours", hours)
 	}
+	s.must(7, "apply", "--deadline", "")
+	s.must(7, "plan", "--deadline", "")
 }

@@ -148,6 +148,11 @@ func TestRepeatsUntilStable(t *testing.T) {
 	if r := s.must(0, "apply", "--target", "winners.chat"); !strings.Contains(r.err, "the rounds of noise are not run") || strings.Contains(r.out, "repeat.") {
 		t.Errorf("with a target:\n%s%s", r.out, r.err)
 	}
+	for _, less := range [][]string{{"--target", "winners.chat"}, {"--out", filepath.Join(t.TempDir(), "saved")}, {"--deadline", "1h"}} {
+		if r := s.must(0, append([]string{"plan", "--detailed-exitcode"}, less...)...); !strings.Contains(r.err, "the rounds of noise are not run") || strings.Contains(r.out, "repeat.") {
+			t.Errorf("%v plans rounds that its apply does not run:\n%s%s", less, r.out, r.err)
+		}
+	}
 	plan := s.must(2, "plan", "--detailed-exitcode").out
 	for _, want := range []string{"+ repeat.chat.round[1].one[1]", "+ repeat.chat.round[1].slow[3]"} {
 		if !strings.Contains(plan, want) {
@@ -200,6 +205,9 @@ func TestRepeatsUntilStable(t *testing.T) {
 	}
 	if out := s.must(0, "explain", "repeat.chat.round[1].two[2]").out; !strings.Contains(out, "repeat") || !strings.Contains(out, "cell.load") {
 		t.Errorf("explaining a repeat:\n%s", out)
+	}
+	if r := s.must(7, "explain", "repeat.chat.round[1]"); !strings.Contains(r.err, "repeat.chat.round[1].decision") {
+		t.Errorf("explaining a round: %s", r.err)
 	}
 	if out := s.must(0, "cache", "gc", "--dry-run", "--max-age", "1s").out; strings.Contains(out, "repeat.chat") {
 		t.Errorf("repeats that the campaign uses are garbage:\n%s", out)

@@ -48,6 +48,10 @@ func applyCommand(a *app) *cobra.Command {
 				}
 				bound = &p
 			}
+			budget, err := o.budget(cmd, time.Now())
+			if err != nil {
+				return err
+			}
 			c, err := a.load()
 			if err != nil {
 				return err
@@ -59,7 +63,7 @@ func applyCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			err = a.apply(cmd.Context(), store, c, o, bound)
+			err = a.apply(cmd.Context(), store, c, o, bound, budget)
 			if cerr := store.Close(); err == nil {
 				err = cerr
 			}
@@ -71,17 +75,18 @@ func applyCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// budget reads the bounds of a run.
-func (o planOptions) budget(now time.Time) (plan.Budget, error) {
+// budget reads the bounds of a run. A bound that is written and empty, such as
+// that of an unset variable, is refused: it must not read as none.
+func (o planOptions) budget(cmd *cobra.Command, now time.Time) (plan.Budget, error) {
 	var b plan.Budget
-	if o.gpuHours != "" {
+	if cmd.Flags().Changed("max-gpu-hours") {
 		hours, err := strconv.ParseFloat(o.gpuHours, 64)
 		if err != nil || !(hours > 0) || math.IsInf(hours, 0) {
-			return b, fail(codeUsage, fmt.Errorf("--max-gpu-hours %s: write a positive number of hours; without the flag there is no bound", o.gpuHours))
+			return b, fail(codeUsage, fmt.Errorf("--max-gpu-hours %q: write a positive number of hours; without the flag there is no bound", o.gpuHours))
 		}
 		b.GPUSeconds = hours * 3600
 	}
-	if o.deadline == "" {
+	if !cmd.Flags().Changed("deadline") {
 		return b, nil
 	}
 	if at, err := time.Parse(time.RFC3339, o.deadline); err == nil {
@@ -112,7 +117,7 @@ func (a *app) readPlan(path string, o *planOptions) (saved.Plan, error) {
 // apply runs the campaign in two steps where help texts are missing: first the
 // helps, then, with every flag checked, the rest (DESIGN 11.2). A saved plan
 // that no longer holds is refused before anything starts.
-func (a *app) apply(ctx context.Context, store *cache.Local, c *lang.Campaign, o planOptions, bound *saved.Plan) error {
+func (a *app) apply(ctx context.Context, store *cache.Local, c *lang.Campaign, o planOptions, bound *saved.Plan, budget plan.Budget) error {
 	interrupt, stop := interrupts()
 	defer stop()
 	var s *session
@@ -129,10 +134,6 @@ func (a *app) apply(ctx context.Context, store *cache.Local, c *lang.Campaign, o
 		if err := a.bind(s, store, *bound, o); err != nil {
 			return err
 		}
-	}
-	budget, err := o.budget(time.Now())
-	if err != nil {
-		return err
 	}
 	r := run{app: a, budget: budget, store: store, id: newRunID(), interrupt: interrupt, started: time.Now(), ends: map[string]event.Event{}}
 	if len(s.Unasked) > 0 {
@@ -165,7 +166,7 @@ func (a *app) apply(ctx context.Context, store *cache.Local, c *lang.Campaign, o
 	switch blocks := asked(c); {
 	case blocks == nil && inRounds == nil || r.total.Interrupted:
 	case bound != nil || len(o.targets) > 0:
-		fmt.Fprintf(a.err, "note: the rounds of %s are not run: a saved plan and --target name nodes of the campaign's graph; `sotabuild apply` runs them\n", strings.Join(blocks, " and "))
+		a.noteRounds(blocks, ofGraph)
 	default:
 		if err := r.runLoops(ctx, s, inRounds); err != nil {
 			return err

@@ -63,6 +63,13 @@ func (s *session) explain(addr string) (plan.Explanation, error) {
 				}
 			}
 		}
+		for _, v := range slices.Concat(views...) {
+			for _, r := range v.view.Rounds {
+				if round := v.Rounds.Address(r.Number); addr == round || addr == v.Addr {
+					return plan.Explanation{}, fail(codeUsage, fmt.Errorf("%s is no node; write one of its nodes, such as %s.decision", addr, round), "`sotabuild plan` shows the rounds")
+				}
+			}
+		}
 		return plan.Explanation{}, fail(codeUsage, fmt.Errorf("%s: no round has that node; a round is known once the one before it has decided", addr), "`sotabuild plan` shows the rounds")
 	}
 	id, err := s.node(addr)

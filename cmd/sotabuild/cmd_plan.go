@@ -57,12 +57,16 @@ func planCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if p.Budget, err = o.budget(time.Now()); err != nil {
+			if p.Budget, err = o.budget(cmd, time.Now()); err != nil {
 				return err
 			}
 			beside, err := s.loops(inRounds)
 			if err != nil {
 				return err
+			}
+			if why := o.withoutRounds(p.Budget); why != "" {
+				a.noteRounds(asked(s.Campaign), why)
+				beside = nil
 			}
 			if err := a.writePlan(s, p, beside, o); err != nil {
 				return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sotabuild/sotabuild/engine/compile"
@@ -143,6 +144,30 @@ func asked(c *lang.Campaign) (blocks []string) {
 		blocks = append(blocks, "rate_search")
 	}
 	return blocks
+}
+
+// Why an apply runs no rounds.
+const (
+	ofGraph    = "a saved plan and --target name nodes of the campaign's graph"
+	underBound = "what a budget allows of a round is not known before it"
+)
+
+// withoutRounds is why an apply of this plan runs no rounds; "" where it does.
+func (o planOptions) withoutRounds(b plan.Budget) string {
+	switch {
+	case len(o.targets) > 0 || o.out != "":
+		return ofGraph
+	case !b.Empty():
+		return underBound
+	}
+	return ""
+}
+
+// noteRounds says that the rounds which blocks of the campaign ask for do not run.
+func (a *app) noteRounds(blocks []string, why string) {
+	if len(blocks) > 0 {
+		fmt.Fprintf(a.err, "note: the rounds of %s are not run: %s; `sotabuild apply` runs them\n", strings.Join(blocks, " and "), why)
+	}
 }
 
 // runLoops runs the rounds that are not in the store, one loop after the other.
