@@ -2,6 +2,7 @@ package lang
 
 import (
 	"fmt"
+	"math"
 	"slices"
 )
 
@@ -69,7 +70,11 @@ func (d *draft) checkScenarios(p *problems) {
 	d.checkLanes(p)
 	seen := map[string]Range{}
 	for _, s := range d.Load.Scenarios {
-		if before, ok := seen[s.Name]; ok {
+		before, ok := seen[s.Name]
+		switch {
+		case ok && before == (Range{}):
+			p.add(cDuplicate, s.Range, "The main lane has no scenario of yours, so the default ones are measured, and one of them is %q. Give this one another name.", s.Name)
+		case ok:
 			x := p.add(cDuplicate, s.Range, "Two scenarios have the name %q. for_each names them LABEL_KEY; change one of the labels.", s.Name)
 			x.Related = []Range{before}
 		}
@@ -238,9 +243,20 @@ func (d *draft) checkMix(p *problems, s Scenario, w Workload) {
 			return
 		}
 		rest -= x.Share
+		d.checkShare(p, s, x.Share, x.Range)
 	}
 	if rest < 1e-9 {
 		p.add(cBadValue, s.Mix[len(s.Mix)-1].Range, "The mix blocks of the scenario %q have shares of %.6g together, which leaves nothing for its own lengths, %d in and %d out. Write less than 1, or give the scenario the lengths of one of them.", s.Name, 1-rest, s.InputLen, s.OutputLen)
+	} else if len(s.Mix) > 0 {
+		d.checkShare(p, s, rest, s.Range)
+	}
+}
+
+// checkShare refuses a share that is less than one request: what is rounded away
+// is not measured.
+func (d *draft) checkShare(p *problems, s Scenario, share float64, at Range) {
+	if n := share * float64(s.NumPrompts); share > 0 && s.NumPrompts > 0 && n < 1-1e-9 {
+		p.add(cBadValue, at, "A share of %.6g of the %d requests of the scenario %q is less than one request. Write num_prompts = %.0f or more, or remove the block.", share, s.NumPrompts, s.Name, math.Ceil(1/share-1e-9))
 	}
 }
 

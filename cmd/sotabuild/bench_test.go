@@ -128,7 +128,8 @@ func TestBenchMixture(t *testing.T) {
 	}
 	for says, mix := range map[string][]string{
 		"write SHARE:IN:OUT": {"--mix", "0.2:8"}, "write less than 1": {"--mix", "0.5:8:1", "--mix", "0.5:9:1"},
-		"write a share above 0": {"--mix", "0:8:1"}, "belongs to random": {"--mix", "0.5:8:1", "--dataset-name", "prefix"},
+		"write at least 50 prompts": {"--mix", "0.02:8:1", "--num-prompts", "49"},
+		"write a share above 0":     {"--mix", "0:8:1"}, "belongs to random": {"--mix", "0.5:8:1", "--dataset-name", "prefix"},
 	} {
 		if c, _, errOut := call(t, append([]string{url}, mix...)...); c != codeUsage || !strings.Contains(errOut, says) {
 			t.Errorf("%v: code %d: %s; want %q", mix, c, errOut, says)

@@ -3,6 +3,7 @@ package solo
 import (
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"slices"
 
@@ -88,8 +89,16 @@ func (s Set) Check() error {
 	case len(s.Mix) > 0 && s.Name != "random" && s.Name != "random-text":
 		return fmt.Errorf("dataset %q has lengths of its own; a mixture belongs to random and random-text", s.Name)
 	}
-	_, err = dataset.Shapes(s.In, s.Out, s.Spread, s.Mix)
-	return err
+	shapes, err := dataset.Shapes(s.In, s.Out, s.Spread, s.Mix)
+	if err != nil || len(shapes) == 1 {
+		return err
+	}
+	for _, x := range shapes {
+		if x.Weight*float64(s.Prompts) < 1-1e-9 {
+			return fmt.Errorf("a share of %.6g of %d prompts, of %d tokens in and %d out, is less than one; write at least %.0f prompts", x.Weight, s.Prompts, x.In[0], x.Out[0], math.Ceil(1/x.Weight-1e-9))
+		}
+	}
+	return nil
 }
 
 // prompts makes the set: measured prompts and, before them, warm-up ones of the
