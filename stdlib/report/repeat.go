@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -133,11 +134,30 @@ func (s Scenario) evidence() string {
 	case !r.Over:
 		return ""
 	}
-	n := 0
+	var samples []int
+	var out []string
 	for _, x := range r.Sides {
-		n = max(n, x.Said.Samples)
+		if x.Said.Verdict == winners.Out {
+			out = append(out, x.Framework)
+		} else {
+			samples = append(samples, x.Said.Samples)
+		}
 	}
-	return fmt.Sprintf(" by %d repeats of each", n)
+	if len(samples) == 0 {
+		return ""
+	}
+	least, most := slices.Min(samples), slices.Max(samples)
+	text := fmt.Sprintf(" by %d repeats", most)
+	if least < most {
+		text = fmt.Sprintf(" by %d to %d repeats", least, most)
+	}
+	if len(samples) > 1 {
+		text += " of each"
+	}
+	if len(out) > 0 {
+		text += ", without " + strings.Join(out, " and ") + ", which did not come through its own"
+	}
+	return text
 }
 
 // repeats shows what the repeated runs say, with every sample.

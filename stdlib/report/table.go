@@ -30,7 +30,7 @@ var terminal = []struct {
 	{"TTFT p50 ms", true, 1, func(_ View, _ Scenario, _ winners.Place, c Cell) string { return c.paper("ttft/send:p50") }},
 	{"TPOT p50 ms", true, 1, func(_ View, _ Scenario, _ winners.Place, c Cell) string { return c.paper("tpot/excl-first:p50") }},
 	{"Requests ok", true, 3, func(_ View, _ Scenario, _ winners.Place, c Cell) string { return requests(c.Row) }},
-	{"Verdict", false, 0, func(v View, _ Scenario, _ winners.Place, c Cell) string { return v.verdict(c) }},
+	{"Verdict", false, 0, func(v View, _ Scenario, p winners.Place, c Cell) string { return v.verdict(p, c) }},
 	{"Measured", false, 4, func(_ View, _ Scenario, _ winners.Place, c Cell) string { return age(c.Cached) }},
 }
 
@@ -220,9 +220,12 @@ func (v View) Winner(s Scenario) string {
 	return fmt.Sprintf("%s %s%s; gap of %s: %s", strings.Join(who, " and "), verb, s.evidence(), v.target(), where)
 }
 
-// verdict is short enough for a column: pass, fails SLA, or the row's status.
-func (v View) verdict(c Cell) string {
+// verdict is short enough for a column: pass, fails SLA, or the row's status. A
+// row whose repeats did not come through has no rank, whatever its own run says.
+func (v View) verdict(p winners.Place, c Cell) string {
 	switch {
+	case p.Repeated != nil && p.Repeated.Verdict == winners.Out:
+		return "out by repeats" + v.label(c)
 	case winners.Judge(c.Row, v.SLA).Passed:
 		return "pass" + v.label(c)
 	case c.Row.Status == result.OK:
