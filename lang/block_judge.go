@@ -61,7 +61,7 @@ var judgeBlocks = []Block{
 	},
 	{
 		Path: "noise", Always: true,
-		Doc:   "When a difference is one. Where the block is written, the winner of each scenario and every other framework's best that is less than ten times the threshold behind it are measured again in turns, each repeat a new server life, until it is shown who is ahead or that they are tied. Without it nothing is repeated.",
+		Doc:   "When a difference is one. Where the block is written, the winner of each scenario and every other framework's best that is less behind it than ten times the threshold, or than 10 % where that is more, are measured again in turns, each repeat a new server life, until it is shown who is ahead or that they are tied. Without it nothing is repeated.",
 		Rules: "R122 R123",
 		Attrs: []Attr{
 			{"threshold", shareType, "share", false, `0.01`, "Band within which two are tied.", "R122", into(func(n *Noise, v float64) { n.Threshold = v })},

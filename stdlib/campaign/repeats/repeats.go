@@ -39,6 +39,11 @@ const Prefix = "repeat."
 // makes it as good, and its server lives are saved.
 const Reach = 10
 
+// NoiseOfOneRun is the share behind up to which a row is repeated whatever the
+// threshold is: a small one asks for a finer difference, and one run of each does
+// not become less noisy by it.
+const NoiseOfOneRun = 0.1
+
 // Contest is the repeats of one scenario.
 type Contest struct {
 	rounds.Loop
@@ -130,7 +135,9 @@ func (f finder) fill(x *Contest) error {
 	return nil
 }
 
-func (f finder) reach() float64 { return Reach * f.p.Campaign.Judge.Noise.Threshold }
+func (f finder) reach() float64 { return reach(f.p.Campaign.Judge.Noise.Threshold) }
+
+func reach(threshold float64) float64 { return max(NoiseOfOneRun, Reach*threshold) }
 
 // sides are the frameworks' best rows of a cell, each framework once.
 func (f finder) sides(x *Contest, contest winners.Contest) error {

@@ -2,6 +2,7 @@ package repeats
 
 import (
 	"encoding/json"
+	"math"
 	"strings"
 	"testing"
 
@@ -90,6 +91,16 @@ func TestAContestIsItsSides(t *testing.T) {
 	for name, sides := range map[string][]campaign.BenchSpec{"other_flags": {a, of(1)}, "a_third": {a, b, of(1)}, "one": {a}} {
 		if among(sides) == same {
 			t.Errorf("%s: the same contest", name)
+		}
+	}
+}
+
+// TestReach: a finer threshold than the default one leaves out nobody that the
+// default one repeats.
+func TestReach(t *testing.T) {
+	for threshold, want := range map[float64]float64{0.0001: 0.1, 0.01: 0.1, 0.05: 0.5} {
+		if got := reach(threshold); math.Abs(got-want) > 1e-12 {
+			t.Errorf("reach(%v) = %v, want %v", threshold, got, want)
 		}
 	}
 }
