@@ -171,9 +171,18 @@ func Compare(run string, before, after State) Difference {
 }
 
 // without are the lines of a that b does not have.
+// onGPU is a line of gpus without the memory, which changes while a process runs.
+func onGPU(line string) string {
+	if parts := strings.Split(line, ", "); len(parts) > 3 {
+		return strings.Join(parts[:len(parts)-1], ", ")
+	}
+	return line
+}
+
+// without are the lines of a whose process is not on that GPU in b.
 func without(a, b []string) (out []string) {
 	for _, s := range a {
-		if !slices.Contains(b, s) {
+		if !slices.ContainsFunc(b, func(x string) bool { return onGPU(x) == onGPU(s) }) {
 			out = append(out, s)
 		}
 	}

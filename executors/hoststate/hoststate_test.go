@@ -123,3 +123,14 @@ func TestOnlySoManyStay(t *testing.T) {
 		t.Errorf("there are %q, %v", names, err)
 	}
 }
+
+// TestMemoryOfANeighbour: a process that only takes more memory of its GPU is
+// neither new there nor gone.
+func TestMemoryOfANeighbour(t *testing.T) {
+	before := State{GPUs: []string{"GPU-1, 77, python, 1000", "GPU-1, 78, python, 10"}}
+	after := State{GPUs: []string{"GPU-1, 77, python, 1200", "GPU-1, 79, python, 10"}}
+	d := Compare("run", before, after)
+	if len(d.GPUs) != 1 || d.GPUs[0] != after.GPUs[1] || len(d.Missed) != 1 || d.Missed[0] != before.GPUs[1] {
+		t.Errorf("new %q, gone %q; want 79 and 78", d.GPUs, d.Missed)
+	}
+}
