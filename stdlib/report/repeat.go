@@ -110,6 +110,9 @@ func (s Scenario) gap(target string) string {
 			if c.Framework == target && x != nil && (x.Verdict == winners.Tied || x.Verdict == winners.Unresolved) {
 				return fmt.Sprintf("%s (%s)", x.Verdict, interval(*x))
 			}
+			if c.Framework == target && s.Ranking.Best == nil {
+				return "unresolved: no other is shown to be ahead of the target, nor it of all others"
+			}
 		}
 	}
 	return gap(s.Ranking.Gap)

@@ -1,8 +1,10 @@
 package report
 
 import (
+	"strings"
 	"testing"
 
+	"github.com/sotabuild/sotabuild/engine/key"
 	"github.com/sotabuild/sotabuild/stdlib/winners"
 )
 
@@ -21,6 +23,24 @@ func TestEvidence(t *testing.T) {
 	} {
 		if got := (Scenario{Repeats: &Repeats{Over: true, Sides: sides}}).evidence(); got != want {
 			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// TestGapUnresolved: where nobody wins, the target is not called the best
+// because none is shown to be ahead of it.
+func TestGapUnresolved(t *testing.T) {
+	a, b := key.Sum([]byte("a")), key.Sum([]byte("b"))
+	zero := 0.
+	judged := func(d key.Digest) winners.Judged {
+		return winners.Judged{Row: d}
+	}
+	s := Scenario{Cells: []Cell{{Framework: "a", Digest: a}, {Framework: "b", Digest: b}}, Ranking: winners.Ranking{Unresolved: []key.Digest{a, b}, Gap: winners.Gap{Share: &zero}}}
+	s.Ranking.Cells = []winners.Contest{{Places: []winners.Place{{Judged: judged(a), Repeated: &winners.Repeated{Verdict: winners.First}},
+		{Judged: judged(b), Repeated: &winners.Repeated{Verdict: winners.Unresolved, Ratio: 1, Low: 0.99, High: 1.01}}}}}
+	for target, want := range map[string]string{"a": "unresolved: no other is shown", "b": "unresolved (ratio 1.0000"} {
+		if got := s.gap(target); !strings.HasPrefix(got, want) {
+			t.Errorf("gap of %s: %q, want %q", target, got, want)
 		}
 	}
 }

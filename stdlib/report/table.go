@@ -193,6 +193,8 @@ func (v View) Winner(s Scenario) string {
 		switch {
 		case s.Lane != "":
 			return "lane " + s.Lane + ": a table of its own, without a winner"
+		case len(s.Cells) == 0:
+			return "nothing is measured yet"
 		case s.Ranking.Cell != nil:
 			return "no winner: " + s.Repeats.Why
 		}
