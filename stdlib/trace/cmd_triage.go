@@ -97,9 +97,11 @@ func TriageOf(ctx context.Context, o TriageOptions) (TriageResult, error) {
 		}
 		meta := p.Trace.Meta
 		res.Mapping, to.Mapping = &meta, mapping.Build(p)
+		part := partial("the mapping trace", p)
 		if to.Mapping.Launches == 0 {
-			return res, fmt.Errorf("the mapping trace %q shows no launch of a named kernel", o.Mapping)
+			return res, fmt.Errorf("the mapping trace %q shows no launch of a named kernel%s", o.Mapping, after("; ", part))
 		}
+		res.Notes = append(res.Notes, part...)
 	}
 	if o.Baseline != "" {
 		p, err := o.profile(ctx, o.Baseline, "")
@@ -109,12 +111,13 @@ func TriageOf(ctx context.Context, o TriageOptions) (TriageResult, error) {
 		if to.Baseline, err = layersOf(p, config); err != nil {
 			return res, err
 		}
+		res.Notes = append(res.Notes, partial("the baseline trace", p)...)
 	}
 	inputs, notes, err := Inputs(o.Paths)
 	if err != nil {
 		return res, err
 	}
-	res.Notes = notes
+	res.Notes = append(res.Notes, notes...)
 	for _, in := range inputs {
 		r, err := o.one(ctx, in, config, to)
 		if in.Found && (errors.Is(err, ErrNoGPU) || errors.Is(err, read.ErrNoTrace) || errors.Is(err, host.ErrNone)) {
@@ -131,6 +134,23 @@ func TriageOf(ctx context.Context, o TriageOptions) (TriageResult, error) {
 	}
 	res.Ranks = compareRanks(res.Reports)
 	return res, nil
+}
+
+// partial is what a truncated trace says of itself, by the name that it has in a
+// triage; nil of a whole one.
+func partial(name string, p *profile.Profile) []string {
+	if !p.Trace.Counts.Partial {
+		return nil
+	}
+	return []string{fmt.Sprintf("Of %s only a part was read: %s", name, strings.Join(p.Trace.Counts.Warnings, " "))}
+}
+
+// after is the list behind a separator; "" of none.
+func after(separator string, list []string) string {
+	if len(list) == 0 {
+		return ""
+	}
+	return separator + strings.Join(list, " ")
 }
 
 // profile reads and links one of the traces.
@@ -154,25 +174,25 @@ func (o TriageOptions) profile(ctx context.Context, path, name string) (*profile
 	return p, nil
 }
 
+// fewJoined is the share of joined kernels below which the mapping trace is
+// likely another program's.
+const fewJoined = 0.1
+
 func (o TriageOptions) one(ctx context.Context, in Input, c layers.Config, to triage.Options) (triage.Report, error) {
 	p, err := o.profile(ctx, in.Path, o.Name)
 	if err != nil {
 		return triage.Report{}, err
 	}
 	if len(p.Trace.GPU) == 0 {
-		why := ""
-		if p.Trace.Counts.Partial {
-			why = "; " + strings.Join(p.Trace.Counts.Warnings, " ")
-		}
-		return triage.Report{}, fmt.Errorf("%w: %q holds %d events of the host only%s", ErrNoGPU, p.Trace.Meta.Path, p.Trace.Counts.Events, why)
+		return triage.Report{}, fmt.Errorf("%w: %q holds %d events of the host only%s", ErrNoGPU, p.Trace.Meta.Path, p.Trace.Counts.Events, after("; ", partial("it", p)))
 	}
 	l, err := layersOf(p, c)
 	if err != nil {
 		return triage.Report{}, err
 	}
 	r := triage.Build(p, l, to)
-	if to.Mapping != nil && r.Coverage.Joined == 0 {
-		r.Warnings = append(r.Warnings, "No kernel was joined to the mapping trace: is it of the same model and framework?")
+	if to.Mapping != nil && r.Coverage.Joined < fewJoined {
+		r.Warnings = append(r.Warnings, fmt.Sprintf("Only %.1f %% of the kernels were joined to the mapping trace: is it of the same model, framework and GPU, and not the trace itself?", 100*r.Coverage.Joined))
 	}
 	return r, nil
 }
@@ -244,7 +264,7 @@ func reportMarkdown(w io.Writer, r triage.Report, cutoff float64) error {
 	fmt.Fprintf(w, "Coverage of GPU time: stage %.1f %% (%s), launch %.1f %%, operator %.1f %%, Python line %.1f %%, unknown family %.1f %%",
 		100*c.Staged, strings.Join(rules, ", "), 100*c.Launch, 100*c.Op, 100*c.Location, 100*c.Unknown)
 	if c.Joined > 0 {
-		fmt.Fprintf(w, ", joined to the mapping %.1f %%", 100*c.Joined)
+		fmt.Fprintf(w, "; kernels joined to the mapping %.1f %%", 100*c.Joined)
 	}
 	fmt.Fprint(w, "\n")
 	if err := lines(w, "Warning: ", r.Warnings); err != nil {

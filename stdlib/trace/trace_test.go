@@ -169,6 +169,27 @@ func TestMappingAndFormal(t *testing.T) {
 	}
 }
 
+// A mapping trace that is another model's, or cut off, lends without saying so
+// nothing that could be taken for whole.
+func TestOddMappings(t *testing.T) {
+	whole := sample.Path(t, "traces/vllm_prefill_eager_b200.json.gz")
+	b, err := os.ReadFile(whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cut := filepath.Join(t.TempDir(), "cut.json.gz")
+	if err := os.WriteFile(cut, b[:700_000], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out := must(t, trace.TriageOptions{Paths: []string{whole}, Mapping: cut}); !strings.Contains(out, "Note: Of the mapping trace only a part was read: Partial") {
+		t.Error("the report does not say that the mapping is cut off")
+	}
+	out := must(t, trace.TriageOptions{Paths: []string{sample.Path(t, "traces/vllm_decode_fullgraph_mi300x.json.gz")}, Mapping: whole})
+	if !strings.Contains(out, "% of the kernels were joined to the mapping trace") {
+		t.Error("the report does not say that hardly a kernel was joined")
+	}
+}
+
 // Two ranks of DLRM: both wait for each other in the same ten exchanges, and
 // each exchange takes as long as the shorter of the two kernels.
 func TestRankSkew(t *testing.T) {
