@@ -182,6 +182,13 @@ func TestRepeatsUntilStable(t *testing.T) {
 			t.Errorf("%+v; the schedules say %.3f", *x, 401./573)
 		}
 	}
+	// A round is taken again as a whole: nobody chooses among its samples.
+	if r := s.must(7, "apply", "--replace", "repeat.chat.round[1].one[1]"); !strings.Contains(r.err, "write repeat.chat.round[1], which takes all of them again") {
+		t.Errorf("one sample may be taken again:\n%s", r.err)
+	}
+	if out := s.must(2, "plan", "--detailed-exitcode", "--replace", "repeat.chat.round[1]").out; !strings.Contains(out, "[1]  is to be replaced  +8 alike") {
+		t.Errorf("a whole round cannot be taken again:\n%s", out)
+	}
 	md := s.must(0, "report", "--format", "md").out
 	for _, want := range []string{"`one` (tied)", "`two` (tied)", "## Repeated runs", "by 3 repeats of each"} {
 		if !strings.Contains(md, want) {

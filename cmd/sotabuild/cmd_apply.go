@@ -224,8 +224,35 @@ func (r *run) once(ctx context.Context, s *session, o planOptions) (sched.Summar
 			return sched.Summary{}, err
 		}
 		r.looked = true
+		if err := r.warnBeside(s.tasks()); err != nil {
+			return sched.Summary{}, err
+		}
 	}
 	return r.exec(ctx, s, p, func(block string) executors.Executor { return blocks[block] })
+}
+
+// warnBeside names the tasks of other stores that run on this host: within a
+// store a measurement has its host alone, and nobody sees to that between two.
+// folder holds the tasks of this one.
+func (r *run) warnBeside(folder string) error {
+	all, err := hoststate.Tasks()
+	if err != nil {
+		return err
+	}
+	others := slices.DeleteFunc(all, func(p hoststate.Process) bool {
+		_, err := os.Lstat(filepath.Join(folder, p.Task))
+		return err == nil
+	})
+	if len(others) == 0 {
+		return nil
+	}
+	p, more := others[0], ""
+	if n := len(others) - 1; n > 0 {
+		more = fmt.Sprintf(", and %d more", n)
+	}
+	_, err = fmt.Fprintf(r.app.err, "warning: pid %d on this host (%s) is of %s, a task of another store%s: what is measured beside it may be slower than it is; "+
+		"end it or wait, unless it has CPUs and GPUs of its own\n", p.Pid, p.Name, p.Task, more)
+	return err
 }
 
 func (r *run) exec(ctx context.Context, s *session, p *plan.Plan, executor func(block string) executors.Executor) (sched.Summary, error) {

@@ -55,11 +55,17 @@ func own(l rounds.Loop, names []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return !l.Has(n) })
 }
 
-// known refuses names that are of no loop's rounds.
+// known refuses names that are of no loop's rounds, and those of one sample of a
+// round that counts as a whole.
 func known(all [][]rounds.Loop, names []string) error {
+	list := slices.Concat(all...)
 	for _, n := range names {
-		if !slices.ContainsFunc(slices.Concat(all...), func(l rounds.Loop) bool { return l.Has(n) }) {
+		i := slices.IndexFunc(list, func(l rounds.Loop) bool { return l.Has(n) })
+		if i < 0 {
 			return fail(codeUsage, fmt.Errorf("%s: no loop of the campaign has that round", n), "`sotabuild plan` shows the rounds")
+		}
+		if round := list[i].Round(n); list[i].Whole && round != n {
+			return fail(codeUsage, fmt.Errorf("%s is one sample of a round, and taking one again would choose among samples; write %s, which takes all of them again", n, round))
 		}
 	}
 	return nil

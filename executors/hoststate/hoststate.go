@@ -77,6 +77,26 @@ func Take(ctx context.Context, since State) (State, error) {
 	return s, nil
 }
 
+// Tasks are the processes on this host that belong to tasks, of whichever store,
+// as far as this user may see it.
+func Tasks() ([]Process, error) {
+	all, err := proc.List()
+	if err != nil {
+		return nil, err
+	}
+	var out []Process
+	for _, p := range all {
+		if task := taskOf(p.Pid); task != "" && p.Pid != os.Getpid() {
+			x := Process{ID: p.ID, Task: task}
+			if name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", p.Pid)); err == nil {
+				x.Name = strings.TrimSpace(string(name))
+			}
+			out = append(out, x)
+		}
+	}
+	return out, nil
+}
+
 func (s State) known() map[proc.ID]bool {
 	known := map[proc.ID]bool{}
 	for _, p := range s.Processes {
@@ -170,7 +190,6 @@ func Compare(run string, before, after State) Difference {
 	return d
 }
 
-// without are the lines of a that b does not have.
 // onGPU is a line of gpus without the memory, which changes while a process runs.
 func onGPU(line string) string {
 	if parts := strings.Split(line, ", "); len(parts) > 3 {

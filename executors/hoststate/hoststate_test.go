@@ -85,6 +85,32 @@ func TestWhatIsLeft(t *testing.T) {
 	}
 }
 
+// TestTasksOfOthers: a task's process is found by its mark, and nothing else is.
+func TestTasksOfOthers(t *testing.T) {
+	theirs, end := sleeper(t, executors.EnvTask+"=of-another-store-1")
+	plain, _ := sleeper(t, "SOMETHING="+executors.EnvTask)
+	find := func() (found []Process) {
+		t.Helper()
+		all, err := Tasks()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range all {
+			if p.Pid == theirs || p.Pid == plain {
+				found = append(found, p)
+			}
+		}
+		return found
+	}
+	if got := find(); len(got) != 1 || got[0].Pid != theirs || got[0].Name != "cat" || got[0].Task != "of-another-store-1" {
+		t.Errorf("found %+v, want only pid %d", got, theirs)
+	}
+	end()
+	if got := find(); len(got) != 0 {
+		t.Errorf("found %+v after its end", got)
+	}
+}
+
 // TestSickGPU: a tool that fails does not look like idle GPUs.
 func TestSickGPU(t *testing.T) {
 	tools := t.TempDir()

@@ -75,7 +75,7 @@ func Of(p *prepare.Prepared, r cache.Reader, now time.Time) ([]Contest, error) {
 	find := finder{p, r, made}
 	var out []Contest
 	for _, s := range c.Load.Main() {
-		x := Contest{Loop: rounds.Loop{Addr: Prefix + s.Name}, Scenario: s}
+		x := Contest{Loop: rounds.Loop{Addr: Prefix + s.Name, Whole: true}, Scenario: s}
 		if err := find.fill(&x); err != nil {
 			return nil, fmt.Errorf("%s: %w", x.Addr, err)
 		}

@@ -26,6 +26,9 @@ type Loop struct {
 	Rounds    *loop.Loop
 	Why       string
 	Undecided bool
+	// Whole says that a round is replaced as a whole: who could take one of its
+	// samples again could choose among them.
+	Whole bool
 	// Framework is the label of the framework that a block of the rounds runs.
 	Framework func(block string) string
 }
@@ -64,6 +67,15 @@ func (l Loop) Text(v loop.View) string {
 
 // Has reports whether a name is one of the loop's rounds or lies in one.
 func (l Loop) Has(name string) bool { return strings.HasPrefix(name, l.Addr+".") }
+
+// Round is the round that a name lies in; "" where it names none.
+func (l Loop) Round(name string) string {
+	rest, ok := strings.CutPrefix(name, l.Addr+".round[")
+	if number, _, closed := strings.Cut(rest, "]"); ok && closed {
+		return l.Addr + ".round[" + number + "]"
+	}
+	return ""
+}
 
 // Split parts the names of nodes and blocks into those with one of the prefixes
 // and the others.
