@@ -32,6 +32,13 @@ func Freeze(g *Graph, about []byte) []byte {
 	}
 	table, rows := key.Tabulate(own)
 	f.facts(table.Facts())
+	inputs, facts := 0, 0
+	for i := range g.Actions {
+		inputs += len(g.Actions[i].Data)
+		facts += len(rows[i])
+	}
+	f.actions.Uint(uint64(inputs))
+	f.actions.Uint(uint64(facts))
 	f.actions.Uint(uint64(len(g.Actions)))
 	for i := range g.Actions {
 		f.action(&g.Actions[i], rows[i])
@@ -209,6 +216,21 @@ type thawer struct {
 	kinds  []*Kind
 	rules  []*samples.Rule
 	orders [][]graph.NodeID
+	// What all actions have together is taken in one piece.
+	inputs []Input
+	data   []graph.NodeID
+	places []uint32
+}
+
+// part takes the next n of what all have together.
+func part[T any](t *thawer, all *[]T, n int) []T {
+	if n > len(*all) {
+		t.err = errors.New("its actions have more than it says")
+		return nil
+	}
+	mine := (*all)[:n:n]
+	*all = (*all)[n:]
+	return mine
 }
 
 // row is the row of a table that comes next; the zero value where there is none.
@@ -274,6 +296,9 @@ func (t *thawer) graph() (*Graph, error) {
 	if err != nil {
 		return nil, err
 	}
+	t.inputs = make([]Input, t.r.Count(3))
+	t.data = make([]graph.NodeID, len(t.inputs))
+	t.places = make([]uint32, t.r.Count(1))
 	n := t.r.Count(14)
 	g := &Graph{Actions: make([]Action, n), table: table, rows: make([][]uint32, n)}
 	for i := range g.Actions {
@@ -304,7 +329,7 @@ func (t *thawer) action(g *Graph, id graph.NodeID) {
 		a.Accept = t.rules[at-1]
 	}
 	if n := t.r.Count(3); n > 0 {
-		a.Inputs, a.Data = make([]Input, n), make([]graph.NodeID, n)
+		a.Inputs, a.Data = part(t, &t.inputs, n), part(t, &t.data, n)
 		for i := range a.Inputs {
 			a.Inputs[i] = Input{Name: t.text(), Output: t.text()}
 			a.Data[i] = t.node()
@@ -314,7 +339,7 @@ func (t *thawer) action(g *Graph, id graph.NodeID) {
 		}
 	}
 	a.Orders = row(t, t.orders)
-	g.rows[id] = make([]uint32, t.r.Count(1))
+	g.rows[id] = part(t, &t.places, t.r.Count(1))
 	at := uint32(0)
 	for i := range g.rows[id] {
 		at += uint32(t.r.Uint())

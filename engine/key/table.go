@@ -93,11 +93,11 @@ func (t Table) Check(row []uint32) error {
 	return nil
 }
 
-// Manifest is that of a row that Tabulate made, or that was checked.
+// Manifest is that of a row that Tabulate made, or that was checked. It keeps
+// the row.
 func (t Table) Manifest(row []uint32) Manifest {
-	facts := make([]Fact, len(row))
-	for i, at := range row {
-		facts[i] = t.facts[at]
+	if len(row) == 0 {
+		return Manifest{}
 	}
-	return Manifest{facts: facts}
+	return Manifest{facts: t.facts, row: row}
 }
