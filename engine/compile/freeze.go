@@ -153,10 +153,8 @@ func (f *freezer) action(a *Action, row []uint32) {
 	}
 	b.Uint(f.order(a.Orders))
 	b.Uint(uint64(len(row)))
-	before := uint32(0)
 	for _, at := range row {
-		b.Uint(uint64(at - before))
-		before = at
+		b.Uint(uint64(at))
 	}
 }
 
@@ -303,8 +301,8 @@ func (t *thawer) graph() (*Graph, error) {
 	g := &Graph{Actions: make([]Action, n), table: table, rows: make([][]uint32, n)}
 	for i := range g.Actions {
 		t.action(g, graph.NodeID(i))
-		if t.err == nil {
-			t.err = table.Check(g.rows[i])
+		if t.err == nil && !table.Has(g.rows[i]) {
+			t.err = errors.New("it names a fact that it does not have")
 		}
 		if t.err != nil {
 			return nil, t.err
@@ -340,10 +338,8 @@ func (t *thawer) action(g *Graph, id graph.NodeID) {
 	}
 	a.Orders = row(t, t.orders)
 	g.rows[id] = part(t, &t.places, t.r.Count(1))
-	at := uint32(0)
 	for i := range g.rows[id] {
-		at += uint32(t.r.Uint())
-		g.rows[id][i] = at
+		g.rows[id][i] = uint32(min(t.r.Uint(), math.MaxUint32))
 	}
 	for _, from := range [][]graph.NodeID{a.Data, a.Orders} {
 		for _, f := range from {
