@@ -37,18 +37,20 @@ esac
 // Without a cap of concurrency no request is due, so that a busy machine rejects
 // no sample as client_limited.
 func steadyCampaign(names ...string) string {
-	text := fmt.Sprintf(`campaign "stable" {
-  target  = "one"
-  compare = [%s]
-  smoke   = true
+	var servers []simulated
+	for _, n := range names {
+		servers = append(servers, map[string]simulated{
+			"one":      {n, "", `prefill = "400ms", step = "1ms"`},
+			"two":      {n, "", `prefill = "398ms", step = "3ms"`},
+			"slow":     {n, "", `prefill = "572ms", step = "1ms"`},
+			"unsteady": {n, "unsteady.sh", `step = "1ms"`},
+		}[n])
+	}
+	return simCampaign(repeatedBlocks, servers...)
 }
-model "m" {
-  path         = "model"
-  precision    = "fp32"
-  quantization = "none"
-  max_context  = 1024
-}
-sla {
+
+// repeatedBlocks ask for three repeats of a scenario.
+const repeatedBlocks = `sla {
   min_success_rate = 1
 }
 noise {
@@ -64,19 +66,11 @@ scenario "chat" {
   output_len  = 2
   num_prompts = 12
 }
-`, `"`+strings.Join(names[1:], `", "`)+`"`)
-	for _, n := range names {
-		program, flags := filepath.Join(bin, "sotabuild"), map[string]string{"one": `prefill = "400ms", step = "1ms"`, "two": `prefill = "398ms", step = "3ms"`, "slow": `prefill = "572ms", step = "1ms"`}[n]
-		if n == "unsteady" {
-			program, flags = "unsteady.sh", `step = "1ms"`
-		}
-		text += fmt.Sprintf("framework %q {\n  use     = \"sim\"\n  program = %q\n  flags   = { %s }\n}\n", n, program, flags)
-	}
-	return text
-}
+`
 
 func steadySite(t *testing.T, names ...string) *site {
-	return newSite(t, map[string]string{"sim.framework.hcl": simDefinition, "model/config.json": fakeModel, "campaign.hcl": steadyCampaign(names...)})
+	t.Helper()
+	return simSite(t, steadyCampaign(names...))
 }
 
 // repeated is what a report's JSON says of repeats.
