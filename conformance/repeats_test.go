@@ -267,6 +267,52 @@ func leftUnresolved(t *testing.T, s *site) {
 	s.idle()
 }
 
+// fragile serves as the simulated server does until a file is there.
+const fragile = `#!/bin/sh
+case "$*" in
+*--help*) ;;
+*) test ! -e %[2]q || exit 1;;
+esac
+exec %[1]q "$@"
+`
+
+// TestRepeatsLeaveNobody: where no side comes through its repeats nobody wins the
+// scenario, and no apply calls that done, the next one neither; taken again, the
+// side that comes through wins.
+func TestRepeatsLeaveNobody(t *testing.T) {
+	s := simSite(t, simCampaign(repeatedBlocks, simulated{"one", "one.sh", `prefill = "20ms", step = "1ms"`}, simulated{"two", "two.sh", `prefill = "21ms", step = "1ms"`}))
+	broken := func(name string) string { return filepath.Join(s.dir, name+".broken") }
+	for _, name := range []string{"one", "two"} {
+		s.write(name+".sh", fmt.Sprintf(fragile, filepath.Join(bin, "sotabuild"), broken(name)))
+		if err := os.Chmod(filepath.Join(s.dir, name+".sh"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.must(0, "apply", "--target", "winners.chat")
+	s.write("one.broken", "")
+	s.write("two.broken", "")
+	for _, want := range []string{"▶ repeat.chat.round[1].two[3]", "Applied: 0 nodes run"} {
+		r := s.must(5, "apply")
+		if !strings.Contains(r.out, want) {
+			t.Errorf("apply does not say %q:\n%s", want, r.out)
+		}
+		for _, want := range []string{"sotabuild: chat: no winner: one is out: repeat 1: server_died: ", "; two is out: repeat 1: server_died: ", "--replace 'repeat.chat.round[1]'"} {
+			if !strings.Contains(r.err, want) {
+				t.Errorf("apply does not say %q:\n%s", want, r.err)
+			}
+		}
+	}
+	if out := s.must(0, "show").out; !strings.Contains(out, "chat: no winner: one is out: ") {
+		t.Errorf("show names a winner:\n%s", out)
+	}
+	if err := os.Remove(broken("two")); err != nil {
+		t.Fatal(err)
+	}
+	if out := s.must(0, "apply", "--replace", "repeat.chat.round[1]").out; !strings.Contains(out, "chat: two (baseline, concurrency unlimited) wins by 3 repeats, without one, which did not come through its own") {
+		t.Errorf("the side that came through does not win:\n%s", out)
+	}
+}
+
 // TestRepeatsKilled kills the engine in the middle of a round: every repeat that
 // had finished is found by the next apply, and only the others are run.
 func TestRepeatsKilled(t *testing.T) {

@@ -32,7 +32,6 @@ import (
 	"github.com/sotabuild/sotabuild/stdlib/campaign/prepare"
 	"github.com/sotabuild/sotabuild/stdlib/campaign/rounds"
 	"github.com/sotabuild/sotabuild/stdlib/campaign/show"
-	"github.com/sotabuild/sotabuild/stdlib/report"
 )
 
 func applyCommand(a *app) *cobra.Command {
@@ -317,10 +316,7 @@ func (r *run) finish(s *session) error {
 		return fail(codeGate, fmt.Errorf("%d nodes did not fit into the budget and are left", r.total.Left),
 			"`sotabuild plan` shows them, the next `sotabuild apply` goes on with them")
 	}
-	if causes := r.withoutResult(s, v); len(causes) > 0 {
-		return fail(codeNodeFailed, errors.New(strings.Join(causes, "\n")), "`sotabuild show` lists every candidate with the reason it failed")
-	}
-	return nil
+	return r.unanswered(s, v)
 }
 
 // lookAgain compares the host with what it was before this apply, and before
@@ -346,33 +342,6 @@ func (r *run) lookAgain(store string) error {
 		}
 	}
 	return err
-}
-
-// withoutResult says which frameworks have no number in a scenario, and why.
-// What no target asked for is not missing.
-func (r *run) withoutResult(s *session, v report.View) []string {
-	asked := map[string]bool{}
-	for _, c := range s.Declared.Cells {
-		if id, ok := s.Graph.Lookup(c.Addr); ok && r.plan.Nodes[id].Reason.Cause != plan.CauseTarget {
-			asked[c.Framework+" in "+c.Scenario.Name] = true
-		}
-	}
-	var out []string
-	for _, name := range v.WithoutResult() {
-		if !asked[name] {
-			continue
-		}
-		text := "no result for " + name
-		for _, sc := range v.Scenarios {
-			for _, c := range sc.Cells {
-				if c.Framework+" in "+sc.Name == name {
-					text += fmt.Sprintf("\n  %s: %s: %s", c.Candidate, c.Row.Class, oneLine(c.Row.Reason))
-				}
-			}
-		}
-		out = append(out, text)
-	}
-	return out
 }
 
 // explainFailure says node, cause, last log lines.

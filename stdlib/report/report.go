@@ -313,3 +313,16 @@ func (v View) WithoutResult() []string {
 	}
 	return out
 }
+
+// WithoutWinner are the scenarios that had a winner by one run of each, and none
+// of whose sides came through its repeats, in the order of the View. One where no
+// row passes the SLA has a result and is not among them.
+func (v View) WithoutWinner() []Scenario {
+	var out []Scenario
+	for _, s := range v.Scenarios {
+		if s.Ranking.Cell != nil && s.Repeats != nil && s.Repeats.Over && s.leading() == nil {
+			out = append(out, s)
+		}
+	}
+	return out
+}
