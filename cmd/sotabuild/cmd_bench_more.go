@@ -62,7 +62,7 @@ func benchCompareCommand(a *app) *cobra.Command {
 					fmt.Fprintf(a.err, "%c %s %.6g\n", 'A'+rune(who), metric, v)
 				})
 				if err != nil {
-					return fail(codeNodeFailed, err)
+					return unlessInterrupted(ctx, codeNodeFailed, err)
 				}
 			default:
 				return fail(codeUsage, errors.New("give two URLs, or row files with --a and --b"))
@@ -114,7 +114,7 @@ func benchCalibrateCommand(a *app) *cobra.Command {
 			}
 			r, err := calibrate.Run(ctx, step, temp)
 			if err != nil {
-				return fail(codeError, err)
+				return unlessInterrupted(ctx, codeError, err)
 			}
 			if out != "" {
 				if err := r.Write(out); err != nil {
@@ -258,7 +258,7 @@ func benchAnswersCommand(a *app) *cobra.Command {
 			defer stop()
 			got, err := solo.Ask(ctx, bench.ThisHost(), o)
 			if err != nil {
-				return fail(codeError, err)
+				return unlessInterrupted(ctx, codeError, err)
 			}
 			if out != "" {
 				if err := got.Save(out); err != nil {

@@ -38,6 +38,9 @@ func (out Outcome) Table() string {
 	if n := r.Requests.Cancelled; n > 0 {
 		fmt.Fprintf(&b, ", %d cancelled as asked", n)
 	}
+	if n := r.Requests.CutOff; n > 0 {
+		fmt.Fprintf(&b, ", %d cut off in flight", n)
+	}
 	fmt.Fprintf(&b, " in %.2f s\n", r.Time.Seconds)
 	if r.Status != result.OK {
 		fmt.Fprintf(&b, "no numbers: %s: %s\n", r.Class, r.Reason)
