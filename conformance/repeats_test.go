@@ -201,7 +201,7 @@ func TestRepeatsUntilStable(t *testing.T) {
 		t.Errorf("the run directory does not hold the records of repeats (%v)", err)
 	}
 	s.idle()
-	if out := s.must(0, "plan", "--detailed-exitcode").out; !strings.Contains(out, "Loop repeat.chat is over after 1 of at most 1 rounds") {
+	if out := s.must(0, "plan", "--detailed-exitcode").out; !strings.Contains(out, "Loop repeat.chat is over after 1 of at most 1 round.") {
 		t.Errorf("the plan does not show the end:\n%s", out)
 	}
 	if out := s.must(0, "explain", "repeat.chat.round[1].two[2]").out; !strings.Contains(out, "repeat") || !strings.Contains(out, "cell.load") {

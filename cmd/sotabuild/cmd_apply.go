@@ -32,6 +32,7 @@ import (
 	"github.com/sotabuild/sotabuild/stdlib/campaign/prepare"
 	"github.com/sotabuild/sotabuild/stdlib/campaign/rounds"
 	"github.com/sotabuild/sotabuild/stdlib/campaign/show"
+	"github.com/sotabuild/sotabuild/stdlib/result"
 )
 
 func applyCommand(a *app) *cobra.Command {
@@ -313,7 +314,7 @@ func (r *run) finish(s *session) error {
 	case len(r.unfound) > 0:
 		return fail(codeNodeFailed, errors.Join(r.unfound...), "`sotabuild apply` measures that round again")
 	case r.total.Left > 0:
-		return fail(codeGate, fmt.Errorf("%d nodes did not fit into the budget and are left", r.total.Left),
+		return fail(codeGate, errors.New(result.Count(r.total.Left, "node")+" did not fit into the budget"),
 			"`sotabuild plan` shows them, the next `sotabuild apply` goes on with them")
 	}
 	return r.unanswered(s, v)
@@ -407,11 +408,14 @@ func lastLines(path string, n int) []string {
 }
 
 func totals(s sched.Summary, d time.Duration) string {
-	text := fmt.Sprintf("Applied: %d nodes run, %d cached", s.OK+s.KeptFailures+s.Failed, s.Cached)
+	text := fmt.Sprintf("Applied: %s run, %d cached", result.Count(s.OK+s.KeptFailures+s.Failed, "node"), s.Cached)
+	if n := s.KeptFailures; n > 0 {
+		text += ", " + result.Count(n, "failed candidate") + " kept"
+	}
 	for _, p := range []struct {
 		n    int
 		word string
-	}{{s.KeptFailures, "failed candidates kept"}, {s.Failed, "failed"}, {s.Blocked, "blocked"}, {s.Cancelled, "cancelled"}, {s.Left, "left by the budget"}} {
+	}{{s.Failed, "failed"}, {s.Blocked, "blocked"}, {s.Cancelled, "cancelled"}, {s.Left, "left by the budget"}} {
 		if p.n > 0 {
 			text += fmt.Sprintf(", %d %s", p.n, p.word)
 		}

@@ -266,7 +266,7 @@ func benchAnswersCommand(a *app) *cobra.Command {
 				}
 			}
 			if baseline == "" {
-				fmt.Fprintf(a.out, "%d answers of %s to %s, by %s\n", len(got.Answers), got.Model, got.Dataset, got.Unit)
+				fmt.Fprintf(a.out, "%s of %s to %s, by %s\n", result.Count(len(got.Answers), "answer"), got.Model, got.Dataset, got.Unit)
 				return a.grade(got, score)
 			}
 			want, err := answers.Read(baseline)

@@ -150,7 +150,7 @@ func (s Scenario) evidence() string {
 		return ""
 	}
 	least, most := slices.Min(samples), slices.Max(samples)
-	text := fmt.Sprintf(" by %d repeats", most)
+	text := " by " + result.Count(most, "repeat")
 	if least < most {
 		text = fmt.Sprintf(" by %d to %d repeats", least, most)
 	}

@@ -121,7 +121,7 @@ func gap(g winners.Gap) string {
 }
 
 func (v View) scenario(b *strings.Builder, s Scenario) {
-	fmt.Fprintf(b, "## Scenario %s\n\n%s, %d prompts.\n\n", markdown.Code(s.Name), s.lengths(), s.NumPrompts)
+	fmt.Fprintf(b, "## Scenario %s\n\n%s, %s.\n\n", markdown.Code(s.Name), s.lengths(), result.Count(s.NumPrompts, "prompt"))
 	g := markdown.Table{First: 6, Head: []string{"Concurrency", "Rank", "Framework", "Candidate", "Status", "SLA"}}
 	var ids []string
 	for _, id := range shown {

@@ -288,7 +288,7 @@ func (w Workload) facts() [][2]string {
 	}
 	return [][2]string{
 		{"endpoint", markdown.Text(w.Endpoint)}, {"dataset", markdown.Text(w.Dataset)}, {"temperature", strconv.FormatFloat(w.Temperature, 'g', -1, 64)},
-		{"arrival", markdown.Text(w.Arrival)}, {"request rate", rate}, {"warm-up", strconv.Itoa(w.Warmup) + " requests"},
+		{"arrival", markdown.Text(w.Arrival)}, {"request rate", rate}, {"warm-up", result.Count(w.Warmup, "request")},
 		{"seed", strconv.FormatInt(w.Seed, 10)}, {"lane", markdown.Text(w.Lane)},
 	}
 }
@@ -323,7 +323,7 @@ func (v View) frameworks(b *strings.Builder) {
 	g.Write(b)
 	for _, s := range v.Sides {
 		if s.Dropped > 0 {
-			fmt.Fprintf(b, "The search bound of %s cut off %d further candidates.\n\n", markdown.Code(s.Name), s.Dropped)
+			fmt.Fprintf(b, "The search bound of %s cut off %s.\n\n", markdown.Code(s.Name), result.Count(s.Dropped, "further candidate"))
 		}
 	}
 }

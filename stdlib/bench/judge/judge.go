@@ -34,7 +34,7 @@ func (m Cell) Row() result.Row {
 		r.Facts.CacheHitShare = &share
 	}
 	if m.Resent > 0 {
-		r.Warnings = append(r.Warnings, fmt.Sprintf("%d requests were sent a second time because the server had closed a kept connection", m.Resent))
+		r.Warnings = append(r.Warnings, result.Count(int(m.Resent), "request")+" sent a second time because the server had closed a kept connection")
 	}
 	f := m.verdict(r)
 	if f.Class != "" {

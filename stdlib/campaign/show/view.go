@@ -60,7 +60,7 @@ func View(p *prepare.Prepared, r cache.Reader, tool string, now time.Time) (repo
 		return report.View{}, err
 	}
 	if j.unmeasured > 0 {
-		v.Notes = append(v.Notes, fmt.Sprintf("%d cells are not measured as the campaign stands now; rankings are of the others.", j.unmeasured))
+		v.Notes = append(v.Notes, fmt.Sprintf("Not measured as the campaign stands now: %s; rankings are of the others.", result.Count(j.unmeasured, "cell")))
 	}
 	v.Notes = append(v.Notes, j.calibration(v)...)
 	return v, nil
@@ -83,7 +83,7 @@ func (j *joiner) calibration(v report.View) []string {
 	}
 	text := fmt.Sprintf("The client was calibrated on this machine: the 99th percentile of its read error is below 1 ms up to %.0f events/s.", good)
 	if above > 0 {
-		text += fmt.Sprintf(" %d rows have more output tokens a second than that: their latencies may be late by more.", above)
+		text += " " + result.Count(above, "row") + " with more output tokens a second than that may show latencies that are late by more."
 	}
 	return []string{text}
 }
