@@ -85,7 +85,7 @@ FUZZ = lang:FuzzLoad lang:FuzzFormat lang:FuzzPredicate stdlib/cookbook:FuzzConv
 	stdlib/bench/wire:FuzzScanner stdlib/imports:FuzzRead stdlib/trace/read:FuzzRead
 FUZZ_MORE = lang:FuzzAt stdlib/help:FuzzParse engine/cache/journal:FuzzScan engine/key:FuzzParseManifest stdlib/bench/wire:FuzzSSE \
 	stdlib/bench/scrape:FuzzParse stdlib/ncu/page:FuzzRead engine/cache:FuzzRecord engine/key:FuzzTextRoundTrip \
-	engine/key/statcache:FuzzDecode stdlib/bench/wire:FuzzScan stdlib/trace:FuzzCommands stdlib/trace/kernel:FuzzParse \
+	engine/key/statcache:FuzzDecode engine/compile:FuzzThaw stdlib/bench/wire:FuzzScan stdlib/trace:FuzzCommands stdlib/trace/kernel:FuzzParse \
 	stdlib/bench/http1:FuzzMessage stdlib/trace/scan:FuzzScan stdlib/trace/scan:FuzzNanoseconds stdlib/ncu/diagnosis:FuzzOf examples/tinyserve:FuzzParse \
 	examples/tinyserve/internal/vocab:FuzzStreamEqualsDecode executors/image:FuzzLayer executors/image:FuzzArchive
 

@@ -39,7 +39,7 @@ func explainCommand(a *app) *cobra.Command {
 			} else {
 				fmt.Fprint(a.out, e.Text())
 			}
-			a.remember(s)
+			a.remember(s.ground)
 			return nil
 		},
 		ValidArgsFunction: a.completeNodes,

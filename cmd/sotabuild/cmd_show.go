@@ -53,7 +53,7 @@ func showCommand(a *app) *cobra.Command {
 			}
 			fmt.Fprint(a.out, v.Table(width(a.out)))
 			a.listFailed(v)
-			a.remember(s)
+			a.remember(s.ground)
 			return nil
 		},
 		ValidArgsFunction: a.completeNodes,

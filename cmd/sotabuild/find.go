@@ -37,7 +37,7 @@ func (s *session) find(addr string) (found, error) {
 	if err != nil {
 		return found{}, err
 	}
-	p, err := makePlan(s, planOptions{})
+	p, err := makePlan(s.Graph, s.store, planOptions{})
 	return found{s.Graph, p, id}, err
 }
 
