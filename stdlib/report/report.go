@@ -103,7 +103,10 @@ func (v View) winnersTable(b *strings.Builder) {
 
 // nobody says why a scenario has no winner.
 func (s Scenario) nobody() string {
-	if s.Ranking.Cell != nil {
+	switch {
+	case s.Open != nil:
+		return "none yet: " + s.toMeasure()
+	case s.Ranking.Cell != nil:
 		return "none: see Repeated runs"
 	}
 	return "none passes the SLA"
@@ -145,9 +148,11 @@ func (v View) scenario(b *strings.Builder, s Scenario) {
 	}
 	if g.Rows == nil {
 		b.WriteString("No rows.\n\n")
+		s.open(b)
 		return
 	}
 	g.Write(b)
+	s.open(b)
 	for _, c := range s.Ranking.Cells {
 		fmt.Fprintf(b, "Concurrency %s: the target's gap is %s.%s\n", Concurrency(c.Workload), gapNumber(c.Gap), s.caveats(c))
 	}
