@@ -108,7 +108,7 @@ bench: ## the engine beside ninja (ninja in PATH); PART=noop, keys, files, task 
 # that play their fault once, and take long, are those of make test.
 SOAK ?= 500
 SEED ?= 0
-SOAKED = Kill|Full|ReadOnly|Torn|Flip|Dies|Damage|Writer|Lock|Deleted|Clock|Network|Edits|Agrees|TwoApplies
+SOAKED = Kill|Full|ReadOnly|Torn|Flip|Dies|Damage|Writer|Lock|Deleted|Clock|Network|Edits|CompiledForm|Agrees|TwoApplies
 
 soak: ## kill -9 at random points, full and read-only disks, network disks, torn journals, clocks, edits against a reference
 	SOTABUILD_SOAK=$(SOAK) SOTABUILD_SEED=$(SEED) $(GO) test -count 1 -timeout 12h ./engine/cache/... ./engine/sched/... ./engine/plan ./stdlib/campaign/... ./conformance -run '$(SOAKED)' -skip 'BesideAContainer|StoreDeleted'

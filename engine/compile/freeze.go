@@ -43,15 +43,21 @@ func Freeze(g *Graph, about []byte) []byte {
 	for i := range g.Actions {
 		f.action(&g.Actions[i], rows[i])
 	}
-	var body wire.Buffer
-	body.Text(string(about))
-	for _, t := range []*list{&f.textList, &f.kindList, &f.ruleList, &f.orderList} {
-		body.Uint(t.n)
-		body = append(body, t.b...)
+	lists := []*list{&f.textList, &f.kindList, &f.ruleList, &f.orderList}
+	size := len(frozenHead) + 8 + len(about) + len(f.factList) + len(f.actions)
+	for _, l := range lists {
+		size += len(l.b)
 	}
-	body = append(append(body, f.factList...), f.actions...)
-	out := binary.LittleEndian.AppendUint64([]byte(frozenHead), xxhash.Sum64(body))
-	return append(out, body...)
+	out := make(wire.Buffer, len(frozenHead)+8, size+5*binary.MaxVarintLen64)
+	copy(out, frozenHead)
+	out.Text(string(about))
+	for _, l := range lists {
+		out.Uint(l.n)
+		out = append(out, l.b...)
+	}
+	out = append(append(out, f.factList...), f.actions...)
+	binary.LittleEndian.PutUint64(out[len(frozenHead):], xxhash.Sum64(out[len(frozenHead)+8:]))
+	return out
 }
 
 // list is a table while it is written: how many rows, and their bytes.
@@ -153,10 +159,8 @@ func (f *freezer) action(a *Action, row []uint32) {
 	}
 	b.Uint(f.order(a.Orders))
 	b.Uint(uint64(len(row)))
-	before := uint32(0)
 	for _, at := range row {
-		b.Uint(uint64(at - before))
-		before = at
+		b.Uint(uint64(at))
 	}
 }
 
@@ -303,8 +307,8 @@ func (t *thawer) graph() (*Graph, error) {
 	g := &Graph{Actions: make([]Action, n), table: table, rows: make([][]uint32, n)}
 	for i := range g.Actions {
 		t.action(g, graph.NodeID(i))
-		if t.err == nil {
-			t.err = table.Check(g.rows[i])
+		if t.err == nil && !table.Has(g.rows[i]) {
+			t.err = errors.New("it names a fact that it does not have")
 		}
 		if t.err != nil {
 			return nil, t.err
@@ -340,10 +344,8 @@ func (t *thawer) action(g *Graph, id graph.NodeID) {
 	}
 	a.Orders = row(t, t.orders)
 	g.rows[id] = part(t, &t.places, t.r.Count(1))
-	at := uint32(0)
 	for i := range g.rows[id] {
-		at += uint32(t.r.Uint())
-		g.rows[id][i] = at
+		g.rows[id][i] = uint32(min(t.r.Uint(), math.MaxUint32))
 	}
 	for _, from := range [][]graph.NodeID{a.Data, a.Orders} {
 		for _, f := range from {

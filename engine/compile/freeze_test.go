@@ -218,3 +218,22 @@ func BenchmarkThaw(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkFreeze is of a graph whose nodes each have a fact of their own.
+func BenchmarkFreeze(b *testing.B) {
+	decls := make([]Decl, large)
+	for i := range decls {
+		decls[i] = Decl{Addr: fmt.Sprintf("n[%d]", i), Kind: parse, Spec: file{key.Sum(fmt.Append(nil, i))}}
+	}
+	g, problems := Build(decls, Env{})
+	if len(problems) > 0 {
+		b.Fatal(problems)
+	}
+	for b.Loop() {
+		Freeze(g, nil)
+	}
+}
+
+type file struct {
+	Digest key.Digest `key:"file"`
+}
