@@ -57,8 +57,12 @@ func (r *Repeats) said() map[key.Digest]winners.Repeated {
 }
 
 // Settled is the scenario with the verdicts of its repeats in the ranking, once
-// they are final.
+// they are final, and without a winner while cells are open.
 func (s Scenario) Settled(target string) Scenario {
+	if s.Open != nil {
+		s.Ranking, s.Ahead = s.undecided()
+		return s
+	}
 	s.Ranking = s.Ranking.Settle(s.Repeats.said(), func(d key.Digest) bool {
 		for _, c := range s.with(d) {
 			if c.Framework == target {
@@ -150,7 +154,7 @@ func (s Scenario) evidence() string {
 		return ""
 	}
 	least, most := slices.Min(samples), slices.Max(samples)
-	text := fmt.Sprintf(" by %d repeats", most)
+	text := " by " + result.Count(most, "repeat")
 	if least < most {
 		text = fmt.Sprintf(" by %d to %d repeats", least, most)
 	}

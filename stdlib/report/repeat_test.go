@@ -44,3 +44,22 @@ func TestGapUnresolved(t *testing.T) {
 		}
 	}
 }
+
+// TestWithoutWinner: only repeats that are over and put every side out take a
+// scenario's winner away; who is unresolved, or passes no limit, is a result.
+func TestWithoutWinner(t *testing.T) {
+	a := []key.Digest{key.Sum([]byte("a"))}
+	cell := 0
+	over := &Repeats{Over: true}
+	v := View{Scenarios: []Scenario{
+		{Name: "won", Repeats: over, Ranking: winners.Ranking{Cell: &cell, Best: a}},
+		{Name: "unresolved", Repeats: over, Ranking: winners.Ranking{Cell: &cell, Unresolved: a}},
+		{Name: "out", Repeats: over, Ranking: winners.Ranking{Cell: &cell}},
+		{Name: "going_on", Repeats: &Repeats{}, Ranking: winners.Ranking{Cell: &cell}},
+		{Name: "none_passes", Repeats: &Repeats{Why: "no row passes"}},
+		{Name: "not_repeated", Ranking: winners.Ranking{Cell: &cell}},
+	}}
+	if got := v.WithoutWinner(); len(got) != 1 || got[0].Name != "out" {
+		t.Errorf("%+v; want the one whose sides are all out", got)
+	}
+}
