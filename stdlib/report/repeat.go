@@ -37,6 +37,10 @@ type Repeated struct {
 	Repeats   []Repeat         `json:"repeats"`
 }
 
+// failing reports whether the side is out because most of its samples do not
+// keep the SLA.
+func (r Repeated) failing() bool { return 2*len(r.Failing) > r.Said.Samples }
+
 // Repeat is one server life that was measured.
 type Repeat struct {
 	Address string     `json:"address"`

@@ -320,12 +320,14 @@ func (v View) WithoutResult() []string {
 }
 
 // WithoutWinner are the scenarios that had a winner by one run of each, and none
-// of whose sides came through its repeats, in the order of the View. One where no
-// row passes the SLA has a result and is not among them.
+// of whose sides came through its repeats, in the order of the View. One where
+// all sides fail the SLA, by one run or by their repeats, has a result and is not
+// among them.
 func (v View) WithoutWinner() []Scenario {
 	var out []Scenario
 	for _, s := range v.Scenarios {
-		if s.Ranking.Cell != nil && s.Repeats != nil && s.Repeats.Over && s.leading() == nil {
+		if s.Ranking.Cell != nil && s.Repeats != nil && s.Repeats.Over && s.leading() == nil &&
+			slices.ContainsFunc(s.Repeats.Sides, func(r Repeated) bool { return !r.failing() }) {
 			out = append(out, s)
 		}
 	}
