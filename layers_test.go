@@ -33,10 +33,16 @@ var mayImport = map[string][]string{
 	"executors/ledger":     {},
 	"executors/hoststate":  {"executors", "executors/ledger", "executors/proc"},
 	"executors/creation":   {"executors/ledger", "executors/proc"},
-	"executors/docker":     {"executors", "executors/ledger", "executors/image", "executors/runner", "executors/slurm"}, // slurm: its job is also the program inside a container that runs already
-	"executors/local":      {"executors", "executors/runner", "executors/proc", "executors/ledger"},
-	"executors/image":      {},
-	"executors/slurm":      {"executors", "executors/runner", "executors/proc", "executors/ledger"},
+	// Docker's rooms: one speaks with the daemon, the others speak with that one.
+	"executors/docker":        {"executors", "executors/ledger", "executors/image", "executors/docker/daemon", "executors/docker/images", "executors/docker/folder"},
+	"executors/docker/daemon": {"executors", "executors/image", "executors/docker/folder"},
+	"executors/docker/images": {"executors/image", "executors/docker/daemon"},
+	"executors/docker/folder": {},
+	// The program of Slurm's jobs is also the one inside a container that runs already.
+	"executors/docker/inside": {"executors", "executors/ledger", "executors/image", "executors/runner", "executors/slurm", "executors/docker/daemon", "executors/docker/folder"},
+	"executors/local":         {"executors", "executors/runner", "executors/proc", "executors/ledger"},
+	"executors/image":         {},
+	"executors/slurm":         {"executors", "executors/runner", "executors/proc", "executors/ledger"},
 	// The one place that makes executors.
 	"executors/kind": {"executors", "executors/*"},
 	// A container's watcher is a task of local.
@@ -149,11 +155,11 @@ var onlyIn = map[string][]string{
 	"github.com/gofrs/flock":                  {"engine/cache"},
 	"golang.org/x/sys":                        {"conformance", "engine/cache", "engine/key", "executors/*", "stdlib/bench", "stdlib/doctor"},
 	"github.com/google/go-containerregistry":  {"executors/image", "executors/docker"}, // docker: its tests alone, a registry to pull from
-	"github.com/docker/docker":                {"executors/docker", "conformance"},
-	"github.com/docker/cli":                   {"executors/docker"},
-	"github.com/docker/go-connections":        {"executors/docker"},
-	"github.com/docker/go-units":              {"executors/docker"},
-	"github.com/containerd/errdefs":           {"executors/docker", "conformance"},
+	"github.com/docker/docker":                {"executors/docker/daemon", "conformance"},
+	"github.com/docker/cli":                   {"executors/docker/daemon"},
+	"github.com/docker/go-connections":        {"executors/docker/daemon"},
+	"github.com/docker/go-units":              {"executors/docker/daemon"},
+	"github.com/containerd/errdefs":           {"executors/docker/daemon", "conformance"},
 	"tags.cncf.io/container-device-interface": {"executors/oci"},
 	"golang.org/x/term":                       {"cmd"},
 	"golang.org/x/sync":                       {"engine/sched"},
