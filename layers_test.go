@@ -49,6 +49,8 @@ var mayImport = map[string][]string{
 	"executors/oci": {"executors", "executors/runner", "executors/proc", "executors/ledger", "executors/local", "executors/image"},
 	// Programs that are wrong on purpose; tests re-execute themselves as one.
 	"executors/internal/puppet": {"executors/*"},
+	// What the tests of executors share.
+	"executors/internal/trial": {"executors", "executors/runner", "executors/proc", "executors/internal/puppet"},
 
 	"engine/key":     {},
 	"engine/event":   {},
@@ -126,8 +128,8 @@ var testMayImport = map[string][]string{
 	"engine/sched":         {"engine/*"},
 	"engine/loop":          {"engine/*"},
 	"stdlib/repeat":        {"engine/*", "stdlib/simserve"},
-	"executors/local":      {"executors/internal/puppet", "executors/supervisor"},
-	"executors/slurm":      {"executors/internal/puppet", "executors/supervisor"},
+	"executors/local":      {"executors/internal/puppet", "executors/internal/trial", "executors/supervisor"},
+	"executors/slurm":      {"executors/internal/puppet", "executors/internal/trial", "executors/supervisor"},
 	"executors/oci":        {"executors/supervisor"},
 	"stdlib/bench":         {"stdlib/simserve"},
 	"stdlib/dataset":       {"engine/key"},
