@@ -84,8 +84,8 @@ func (s *Store) Check(ctx context.Context, ref string) error {
 
 // Get describes the image of a reference as Daemon.Image does. One that the
 // daemon does not have is pulled or loaded first; each is asked for once, and
-// the answer is the caller's to read only. An error that Away calls none, and
-// one that is image.ErrUnusable, will be the same next time.
+// the answer is the caller's to read only. An error that is not daemon.Away, or
+// is image.ErrUnusable, will be the same next time.
 func (s *Store) Get(ctx context.Context, ref string) (*image.Image, error) {
 	s.mu.Lock()
 	img := s.have[ref]
