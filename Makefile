@@ -85,7 +85,7 @@ FUZZ = lang:FuzzLoad lang:FuzzFormat lang:FuzzPredicate stdlib/cookbook:FuzzConv
 	stdlib/bench/wire:FuzzScanner stdlib/imports:FuzzRead stdlib/trace/read:FuzzRead
 FUZZ_MORE = lang:FuzzAt stdlib/help:FuzzParse engine/cache/journal:FuzzScan engine/key:FuzzParseManifest stdlib/bench/wire:FuzzSSE \
 	stdlib/bench/scrape:FuzzParse stdlib/ncu/page:FuzzRead engine/cache:FuzzRecord engine/key:FuzzTextRoundTrip \
-	engine/key/statcache:FuzzDecode stdlib/bench/wire:FuzzScan stdlib/trace:FuzzCommands stdlib/trace/kernel:FuzzParse \
+	engine/key/statcache:FuzzDecode engine/compile:FuzzThaw stdlib/bench/wire:FuzzScan stdlib/trace:FuzzCommands stdlib/trace/kernel:FuzzParse \
 	stdlib/bench/http1:FuzzMessage stdlib/trace/scan:FuzzScan stdlib/trace/scan:FuzzNanoseconds stdlib/ncu/diagnosis:FuzzOf examples/tinyserve:FuzzParse \
 	examples/tinyserve/internal/vocab:FuzzStreamEqualsDecode executors/image:FuzzLayer executors/image:FuzzArchive
 
@@ -108,7 +108,7 @@ bench: ## the engine beside ninja (ninja in PATH); PART=noop, keys, files, task 
 # that play their fault once, and take long, are those of make test.
 SOAK ?= 500
 SEED ?= 0
-SOAKED = Kill|Full|ReadOnly|Torn|Flip|Dies|Damage|Writer|Lock|Deleted|Clock|Network|Edits|Agrees|TwoApplies
+SOAKED = Kill|Full|ReadOnly|Torn|Flip|Dies|Damage|Writer|Lock|Deleted|Clock|Network|Edits|CompiledForm|Agrees|TwoApplies
 
 soak: ## kill -9 at random points, full and read-only disks, network disks, torn journals, clocks, edits against a reference
 	SOTABUILD_SOAK=$(SOAK) SOTABUILD_SEED=$(SEED) $(GO) test -count 1 -timeout 12h ./engine/cache/... ./engine/sched/... ./engine/plan ./stdlib/campaign/... ./conformance -run '$(SOAKED)' -skip 'BesideAContainer|StoreDeleted'

@@ -155,7 +155,7 @@ var onlyIn = map[string][]string{
 	"github.com/agext/levenshtein":            {"lang"},
 	"github.com/heimdalr/dag":                 {"engine/graph"},
 	"github.com/opencontainers/runtime-spec":  {"executors", "executors/*", "engine/sched", "stdlib/campaign", "conformance"},
-	"github.com/cespare/xxhash/v2":            {"engine/key", "engine/cache"},
+	"github.com/cespare/xxhash/v2":            {"engine/key", "engine/cache", "engine/compile"},
 	"github.com/gofrs/flock":                  {"engine/cache"},
 	"golang.org/x/sys":                        {"conformance", "engine/cache", "engine/key", "executors/*", "stdlib/bench", "stdlib/doctor"},
 	"github.com/google/go-containerregistry":  {"executors/image", "executors/docker"}, // docker: its tests alone, a registry to pull from

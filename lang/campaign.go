@@ -21,7 +21,8 @@ type Campaign struct {
 	Frameworks []Framework // in file order; target and competitors only are run
 	Judge      Judge
 	Run        Run
-	Files      []File
+	Files      []File   // what was read, in this order
+	Sought     []string // paths that would have been read too, and are not there; absolute
 }
 
 // Sides says who is compared (R022–R024, R032–R038).

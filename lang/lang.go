@@ -31,6 +31,14 @@ type Input struct {
 	Vars, Env map[string]string
 }
 
+// Sources lists the files that Load would read in a campaign's folder, by name,
+// in the order in which it reads them. campaign.hcl is among them whether it is
+// there or not.
+func Sources(dir string) ([]string, error) {
+	main, others, err := sourceNames(dir, nil)
+	return append(main, others...), err
+}
+
 // Load reads the campaign in in.Dir. Diagnostics may hold warnings beside a
 // campaign; with an error among them the campaign is nil. A Dir that is not
 // absolute is misuse and panics.

@@ -163,6 +163,7 @@ func (d *draft) infer(p *problems) []source {
 	}
 	path := filepath.Join(m.Path, configFile)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		d.Sought = append(d.Sought, path)
 		return nil // not a folder of weights: nothing is inferred
 	}
 	raw, ok := readFile(os.DirFS(m.Path), configFile, path, p)

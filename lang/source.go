@@ -33,31 +33,40 @@ const (
 	definitionSuffix = ".framework.hcl"
 )
 
-// readDir reads the campaign's files: campaign.hcl, then the others by name.
-func readDir(dir string, overlay map[string][]byte, p *problems) []source {
+// sourceNames lists the campaign's files: campaign.hcl, and the others by name.
+func sourceNames(dir string, overlay map[string][]byte) (main, names []string, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		p.add(cRead, Range{File: dir}, "The campaign's folder cannot be read: %v.", err)
-		return nil
+		return nil, nil, err
 	}
-	names := sortedNames(overlay)
+	names = sortedNames(overlay)
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}
 	slices.Sort(names)
 	names = slices.DeleteFunc(slices.Compact(names), func(n string) bool { return !isSource(n) || n == mainFile || n == mainFile+jsonSuffix })
-	if len(names) > maxFiles {
-		p.add(cTooLarge, Range{File: dir}, "The folder has %d campaign files; at most %d are read. Put fewer, larger files there.", len(names), maxFiles)
-		return nil
-	}
-	var sources []source
-	main := []string{mainFile}
+	main = []string{mainFile}
 	if exists(dir, mainFile+jsonSuffix, overlay) {
 		main = append(main, mainFile+jsonSuffix)
 		if !exists(dir, mainFile, overlay) {
 			main = main[1:]
 		}
 	}
+	return main, names, nil
+}
+
+// readDir reads the campaign's files.
+func readDir(dir string, overlay map[string][]byte, p *problems) []source {
+	main, names, err := sourceNames(dir, overlay)
+	switch {
+	case err != nil:
+		p.add(cRead, Range{File: dir}, "The campaign's folder cannot be read: %v.", err)
+		return nil
+	case len(names) > maxFiles:
+		p.add(cTooLarge, Range{File: dir}, "The folder has %d campaign files; at most %d are read. Put fewer, larger files there.", len(names), maxFiles)
+		return nil
+	}
+	var sources []source
 	for _, n := range append(main, names...) {
 		if b, ok := overlay[n]; ok {
 			sources = append(sources, source{n, b})

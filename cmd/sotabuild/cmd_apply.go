@@ -163,7 +163,7 @@ func (a *app) apply(ctx context.Context, store *cache.Local, c *lang.Campaign, o
 		return err
 	}
 	r.total = r.add(sum)
-	switch blocks := asked(c); {
+	switch blocks := s.Rounds; {
 	case blocks == nil && inRounds == nil || r.total.Interrupted:
 	case bound != nil || len(o.targets) > 0:
 		a.noteRounds(blocks, ofGraph)
@@ -172,7 +172,7 @@ func (a *app) apply(ctx context.Context, store *cache.Local, c *lang.Campaign, o
 			return err
 		}
 	}
-	a.remember(s)
+	a.remember(s.ground)
 	if o.trace != "" {
 		if err := writeTrace(s, r.id, o.trace); err != nil {
 			return err
@@ -199,7 +199,7 @@ type run struct {
 
 // once plans and runs.
 func (r *run) once(ctx context.Context, s *session, o planOptions) (sched.Summary, error) {
-	p, err := makePlan(s, o)
+	p, err := makePlan(s.Graph, s.store, o)
 	if err != nil {
 		return sched.Summary{}, err
 	}
@@ -211,7 +211,7 @@ func (r *run) once(ctx context.Context, s *session, o planOptions) (sched.Summar
 	}
 	p.Budget = r.budget
 	if p.Counts.Changes() > 0 && !r.app.json {
-		if err := r.app.showPlan(r.app.out, s, p, nil, false); err != nil {
+		if err := r.app.showPlan(r.app.out, s.Outline, p, order(s.Graph, s.store, p), nil, false); err != nil {
 			return sched.Summary{}, err
 		}
 	}

@@ -280,7 +280,7 @@ func (a *app) used(ctx context.Context, s *cache.Snapshot) (map[uint64]bool, err
 	if err != nil {
 		return nil, err
 	}
-	pl, err := makePlan(open, planOptions{})
+	pl, err := makePlan(open.Graph, open.store, planOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -303,7 +303,7 @@ func (a *app) used(ctx context.Context, s *cache.Snapshot) (map[uint64]bool, err
 			}
 		}
 	}
-	a.remember(open)
+	a.remember(open.ground)
 	return used, nil
 }
 

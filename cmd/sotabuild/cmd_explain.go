@@ -42,7 +42,7 @@ func explainCommand(a *app) *cobra.Command {
 			} else {
 				fmt.Fprint(a.out, e.Text())
 			}
-			a.remember(s)
+			a.remember(s.ground)
 			return nil
 		},
 		ValidArgsFunction: a.completeNodes,
@@ -76,7 +76,7 @@ func (s *session) explain(addr string) (plan.Explanation, error) {
 	if err != nil {
 		return plan.Explanation{}, err
 	}
-	p, err := makePlan(s, planOptions{})
+	p, err := makePlan(s.Graph, s.store, planOptions{})
 	if err != nil {
 		return plan.Explanation{}, err
 	}

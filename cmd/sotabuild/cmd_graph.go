@@ -43,7 +43,7 @@ func graphCommand(a *app) *cobra.Command {
 			default:
 				return fail(codeUsage, fmt.Errorf("--format %q: write dot, mermaid or json", format))
 			}
-			a.remember(s)
+			a.remember(s.ground)
 			return nil
 		},
 	}

@@ -10,12 +10,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sotabuild/sotabuild/engine/cache"
 	"github.com/sotabuild/sotabuild/engine/compile"
 	"github.com/sotabuild/sotabuild/engine/plan"
 	"github.com/sotabuild/sotabuild/engine/plan/markdown"
 	"github.com/sotabuild/sotabuild/engine/sched/budget"
 	"github.com/sotabuild/sotabuild/stdlib/campaign"
 	"github.com/sotabuild/sotabuild/stdlib/campaign/loops"
+	"github.com/sotabuild/sotabuild/stdlib/campaign/prepare"
 	"github.com/sotabuild/sotabuild/stdlib/campaign/rounds"
 )
 
@@ -47,13 +49,13 @@ func planCommand(a *app) *cobra.Command {
 			if a.stale && o.out != "" {
 				return fail(codeUsage, errors.New("a plan that is saved must be made of facts that were read; leave --refresh=false or --out out"))
 			}
-			s, err := a.view(cmd.Context())
+			s, err := a.outline(cmd.Context())
 			if err != nil {
 				return err
 			}
 			inRounds, others := rounds.Split(o.replace, loops.Prefixes()...)
 			o.replace = others
-			p, err := makePlan(s, o)
+			p, err := makePlan(s.Graph, s.store, o)
 			if err != nil {
 				return err
 			}
@@ -65,18 +67,22 @@ func planCommand(a *app) *cobra.Command {
 				return err
 			}
 			if why := o.withoutRounds(p.Budget); why != "" {
-				a.noteRounds(asked(s.Campaign), why)
+				a.noteRounds(s.Rounds, why)
 				beside = nil
 			}
 			if err := a.writePlan(s, p, beside, o); err != nil {
 				return err
 			}
 			if o.out != "" {
-				if err := a.savePlan(s, p, o); err != nil {
+				whole, err := s.whole()
+				if err != nil {
+					return err
+				}
+				if err := a.savePlan(whole, p, o); err != nil {
 					return err
 				}
 			}
-			a.remember(s)
+			a.remember(s.ground)
 			if o.detailed && p.Counts.Changes()+beside.changes() > 0 {
 				return done(codeChanges)
 			}
@@ -92,8 +98,8 @@ func planCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-func makePlan(s *session, o planOptions) (*plan.Plan, error) {
-	p, problems := plan.Make(s.Graph, s.store, plan.Options{Targets: o.targets, Replace: o.replace, GivenUp: o.givenUp, Now: time.Now()})
+func makePlan(g *compile.Graph, store cache.Reader, o planOptions) (*plan.Plan, error) {
+	p, problems := plan.Make(g, store, plan.Options{Targets: o.targets, Replace: o.replace, GivenUp: o.givenUp, Now: time.Now()})
 	if len(problems) > 0 {
 		return nil, fail(codeUsage, problemsError(problems), "`sotabuild plan --all` lists every node")
 	}
@@ -101,11 +107,11 @@ func makePlan(s *session, o planOptions) (*plan.Plan, error) {
 }
 
 // order is the forecast of a plan that has a budget; nil of one that has none.
-func order(s *session, p *plan.Plan) []budget.Start {
+func order(g *compile.Graph, store cache.Reader, p *plan.Plan) []budget.Start {
 	if p.Budget.Empty() {
 		return nil
 	}
-	return budget.Forecast(s.Graph, p, s.store.Kind, time.Now())
+	return budget.Forecast(g, p, store.Kind, time.Now())
 }
 
 // forecast is a line of it for people.
@@ -147,28 +153,28 @@ func (e problemsError) Error() string {
 }
 
 // writePlan prints a plan in the form that is asked for.
-func (a *app) writePlan(s *session, p *plan.Plan, beside loopViews, o planOptions) error {
+func (a *app) writePlan(s *outline, p *plan.Plan, beside loopViews, o planOptions) error {
 	switch o.format {
 	case "":
-		return a.showPlan(a.out, s, p, beside, o.all)
+		return a.showPlan(a.out, s.Outline, p, order(s.Graph, s.store, p), beside, o.all)
 	case "markdown":
 		// The rounds come last and are few.
 		more := beside.markdown()
-		fmt.Fprint(a.out, markdown.Plan(s.Campaign.Name, p, s.Graph, markdown.Limit-len(more))+more)
+		fmt.Fprint(a.out, markdown.Plan(s.Name, p, s.Graph, markdown.Limit-len(more))+more)
 		return nil
 	}
 	return fail(codeUsage, fmt.Errorf("--format %q: write markdown, or --json without --format", o.format))
 }
 
 // showPlan prints a plan for people or as JSON.
-func (a *app) showPlan(w io.Writer, s *session, p *plan.Plan, beside loopViews, all bool) error {
+func (a *app) showPlan(w io.Writer, s prepare.Outline, p *plan.Plan, order []budget.Start, beside loopViews, all bool) error {
 	if a.json {
 		b, err := json.MarshalIndent(struct {
 			plan.Document
 			Order   []budget.Start `json:"order,omitempty"`
 			Repeats []loopDocument `json:"repeats,omitempty"`
 			Rates   []loopDocument `json:"rate_search,omitempty"`
-		}{p.Document(s.Graph), order(s, p), beside.documents("noise"), beside.documents("rate_search")}, "", "  ")
+		}{p.Document(s.Graph), order, beside.documents("noise"), beside.documents("rate_search")}, "", "  ")
 		if err != nil {
 			return err
 		}
@@ -187,7 +193,7 @@ func (a *app) showPlan(w io.Writer, s *session, p *plan.Plan, beside loopViews, 
 	if e := p.Estimate.String(); e != "" {
 		fmt.Fprintln(w, st.dim(e))
 	}
-	for i, o := range order(s, p) {
+	for i, o := range order {
 		if i == 0 {
 			fmt.Fprintln(w, "Within the budget, what tells most first:")
 		}

@@ -106,7 +106,7 @@ func (a *app) profile(ctx context.Context, store *cache.Local, c *lang.Campaign,
 	if err != nil {
 		return err
 	}
-	a.remember(s)
+	a.remember(s.ground)
 	for _, n := range sum.FailedNodes {
 		r.explainFailure(n)
 	}
@@ -218,7 +218,7 @@ var tableFiles = []struct{ output, file string }{
 // writeProfiles writes each stage's tables and traces to a folder of its own
 // and prints where the tables are.
 func (a *app) writeProfiles(s *session, subject profile.Subject, stages []profile.Stage, root string) error {
-	p, err := makePlan(s, planOptions{})
+	p, err := makePlan(s.Graph, s.store, planOptions{})
 	if err != nil {
 		return err
 	}

@@ -36,7 +36,7 @@ func reportCommand(a *app) *cobra.Command {
 					return err
 				}
 				fmt.Fprintln(a.out, relative(dir))
-				a.remember(s)
+				a.remember(s.ground)
 				return nil
 			case "md":
 				b = v.Markdown()

@@ -54,7 +54,7 @@ func showCommand(a *app) *cobra.Command {
 			}
 			fmt.Fprint(a.out, v.Table(width(a.out)))
 			a.listFailed(v)
-			a.remember(s)
+			a.remember(s.ground)
 			return nil
 		},
 		ValidArgsFunction: a.completeNodes,
@@ -80,7 +80,7 @@ func (a *app) showNode(s *session, addr string) error {
 	if err != nil {
 		return err
 	}
-	p, err := makePlan(s, planOptions{})
+	p, err := makePlan(s.Graph, s.store, planOptions{})
 	if err != nil {
 		return err
 	}

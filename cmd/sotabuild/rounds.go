@@ -12,9 +12,7 @@ import (
 	"github.com/sotabuild/sotabuild/engine/loop"
 	"github.com/sotabuild/sotabuild/engine/plan"
 	"github.com/sotabuild/sotabuild/executors"
-	"github.com/sotabuild/sotabuild/lang"
 	"github.com/sotabuild/sotabuild/stdlib/campaign/loops"
-	"github.com/sotabuild/sotabuild/stdlib/campaign/prepare"
 	"github.com/sotabuild/sotabuild/stdlib/campaign/rounds"
 )
 
@@ -141,17 +139,6 @@ func (v loopViews) documents(block string) []loopDocument {
 	return out
 }
 
-// asked names the blocks of the campaign that ask for rounds.
-func asked(c *lang.Campaign) (blocks []string) {
-	if c.Judge.Noise.Written {
-		blocks = append(blocks, "noise")
-	}
-	if c.Judge.Rate != nil {
-		blocks = append(blocks, "rate_search")
-	}
-	return blocks
-}
-
 // Why an apply runs no rounds.
 const (
 	ofGraph    = "a saved plan and --target name nodes of the campaign's graph"
@@ -215,8 +202,10 @@ func (r *run) runLoop(ctx context.Context, s *session, l rounds.Loop, replace []
 	}
 	broken := false
 	_, err = l.Rounds.Run(ctx, c, func(ctx context.Context, g *compile.Graph, p *plan.Plan) error {
+		prepared := *s.Prepared
+		prepared.Graph = g
 		round := *s
-		round.Prepared = &prepare.Prepared{Campaign: s.Campaign, Facts: s.Facts, Declared: s.Declared, Graph: g}
+		round.Prepared = &prepared
 		sum, err := r.exec(ctx, &round, p, func(block string) executors.Executor { return blocks["framework."+l.Framework(block)] })
 		r.total.OK += sum.OK
 		r.total.KeptFailures += sum.KeptFailures

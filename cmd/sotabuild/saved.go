@@ -14,7 +14,7 @@ import (
 
 // describe writes down everything that a plan was made from.
 func (a *app) describe(s *session, p *plan.Plan, o planOptions, storeID string) (saved.Plan, error) {
-	build, err := s.files.File(s.Facts.Self)
+	build, err := s.files.File(s.self)
 	if err != nil {
 		return saved.Plan{}, err
 	}
@@ -60,7 +60,7 @@ func (a *app) bind(s *session, store *cache.Local, was saved.Plan, o planOptions
 	if was.Store.ID == store.ID() && store.Spent(name) {
 		return a.moved(was, []string{"it was applied before; a plan is applied once"})
 	}
-	p, err := makePlan(s, o)
+	p, err := makePlan(s.Graph, s.store, o)
 	if err != nil {
 		return a.moved(was, []string{err.Error()})
 	}
@@ -77,7 +77,7 @@ func (a *app) bind(s *session, store *cache.Local, was saved.Plan, o planOptions
 // follows checks the rest of a saved plan after the help texts were taken: what
 // was known then must still be so.
 func (a *app) follows(s *session, was saved.Plan, o planOptions) error {
-	p, err := makePlan(s, o)
+	p, err := makePlan(s.Graph, s.store, o)
 	if err != nil {
 		return a.moved(was, []string{err.Error()})
 	}

@@ -10,6 +10,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/sotabuild/sotabuild/engine/cache"
@@ -45,19 +46,34 @@ func (a *app) inputs() (inputs, error) {
 
 // load reads the campaign and prints what is wrong with it.
 func (a *app) load() (*lang.Campaign, error) {
+	c, _, err := a.read()
+	return c, err
+}
+
+// read is load that also returns the warnings.
+func (a *app) read() (*lang.Campaign, lang.Diagnostics, error) {
+	c, diags, err := a.parse()
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := a.diagnose(diags); err != nil {
+		return nil, nil, err
+	}
+	return c, diags, overrideExecutor(c, a.executor)
+}
+
+// parse reads the campaign and prints nothing.
+func (a *app) parse() (*lang.Campaign, lang.Diagnostics, error) {
 	dir, err := filepath.Abs(a.dir)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	in, err := a.inputs()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	c, diags := lang.Load(lang.Input{Dir: dir, Definitions: frameworks.FS, Vars: in.Vars, Env: in.Env})
-	if err := a.diagnose(diags); err != nil {
-		return nil, err
-	}
-	return c, overrideExecutor(c, a.executor)
+	return c, diags, nil
 }
 
 // variablesOf are the values of variables in an environment, by name.
@@ -115,21 +131,23 @@ func (a *app) storeDir() string {
 	return filepath.Join(a.dir, ".sotabuild")
 }
 
-// session is an opened campaign: what plan, explain, show and apply share.
+// session is an opened campaign: what explain, show and apply share.
 type session struct {
 	*prepare.Prepared
+	*ground
+	store cache.Reader
+}
+
+// ground is what opening a campaign needs beside its text and a store's records.
+type ground struct {
 	files  *key.Files
 	places *places
-	store  cache.Reader
+	self   string // this program
 	dir    string // of the store, absolute
 	inputs
 }
 
-// tasks is the folder of task folders.
-func (s *session) tasks() string { return filepath.Join(s.dir, "tasks") }
-
-// open prepares the campaign against a store.
-func (a *app) open(ctx context.Context, store cache.Reader, c *lang.Campaign) (*session, error) {
+func (a *app) ground() (*ground, error) {
 	dir, err := filepath.Abs(a.storeDir())
 	if err != nil {
 		return nil, err
@@ -143,57 +161,83 @@ func (a *app) open(ctx context.Context, store cache.Reader, c *lang.Campaign) (*
 		return nil, err
 	}
 	in, err := a.inputs()
+	return &ground{files: files, places: newPlaces(self, dir), self: self, dir: dir, inputs: in}, err
+}
+
+// tasks is the folder of task folders.
+func (g *ground) tasks() string { return filepath.Join(g.dir, "tasks") }
+
+// factsFile and compiledFile are what the store keeps of a campaign to save time.
+func (g *ground) factsFile() string    { return filepath.Join(g.dir, "facts") }
+func (g *ground) compiledFile() string { return filepath.Join(g.dir, "compiled") }
+
+// open prepares the campaign against a store.
+func (a *app) open(ctx context.Context, store cache.Reader, c *lang.Campaign) (*session, error) {
+	g, err := a.ground()
 	if err != nil {
 		return nil, err
 	}
-	where := newPlaces(self, dir)
-	facts, err := a.facts(ctx, c, prepare.Reader{Files: files, Places: where, Images: filepath.Join(dir, "images.json"), Self: self}, in, dir)
+	facts, _, err := a.facts(ctx, c, g)
 	if err != nil {
 		return nil, err
 	}
-	facts.Revision, facts.Hub, err = prepare.Weights(c, dir)
+	p, _, err := a.compile(c, facts, store)
 	if err != nil {
 		return nil, err
 	}
-	p, diags := prepare.From(c, facts, store, time.Now())
+	return &session{Prepared: p, ground: g, store: store}, nil
+}
+
+// compile prints what is wrong and returns the warnings.
+func (a *app) compile(c *lang.Campaign, f campaign.Facts, store cache.Reader) (*prepare.Prepared, lang.Diagnostics, error) {
+	p, diags := prepare.From(c, f, store, time.Now())
 	if err := a.diagnose(diags); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	a.noteDefects(store)
+	return p, diags, nil
+}
+
+func (a *app) noteDefects(store cache.Reader) {
 	for _, d := range store.Defects() {
 		fmt.Fprintf(a.err, "warning: store: %s\n", d)
 	}
-	return &session{Prepared: p, files: files, places: where, store: store, dir: dir, inputs: in}, nil
 }
 
 // remember keeps the fingerprints of files for the next command. They only save
 // time, so a folder that cannot be written is a warning.
-func (a *app) remember(s *session) {
-	if err := s.files.Close(); err != nil {
+func (a *app) remember(g *ground) {
+	if err := g.files.Close(); err != nil {
 		fmt.Fprintf(a.err, "warning: %v\n", err)
 	}
 }
 
 // facts reads the host's facts, or with --refresh=false takes those of the last
 // time. Where none are remembered of this very campaign they are read, and that
-// is said.
-func (a *app) facts(ctx context.Context, c *lang.Campaign, r prepare.Reader, in inputs, dir string) (campaign.Facts, error) {
-	build, err := r.Files.File(r.Self)
+// is said. The origin names them.
+func (a *app) facts(ctx context.Context, c *lang.Campaign, g *ground) (campaign.Facts, prepare.Origin, error) {
+	f, from, err := a.hostFacts(ctx, c, g)
 	if err != nil {
-		return campaign.Facts{}, err
+		return f, from, err
 	}
-	of, err := factsOf(c, build, in, a.executor)
-	if err != nil {
-		return campaign.Facts{}, err
+	f.Revision, f.Hub, err = prepare.Weights(c, g.dir)
+	from.Revision = f.Revision
+	return f, from, err
+}
+
+func (a *app) hostFacts(ctx context.Context, c *lang.Campaign, g *ground) (f campaign.Facts, from prepare.Origin, err error) {
+	if from.Of, err = a.origin(g, c.Dir, fileDigests(c)); err != nil {
+		return f, from, err
 	}
-	path := filepath.Join(dir, "facts")
 	if a.stale {
-		f, ok, err := prepare.Recall(path, of, r.Self)
+		var ok bool
+		f, from.Facts, ok, err = prepare.Recall(g.factsFile(), from.Of, g.self)
 		if err != nil || ok {
-			return f, err
+			return f, from, err
 		}
 		fmt.Fprintln(a.err, "note: this campaign's facts were not read before, so --refresh=false reads them now")
 	}
-	f, notes, diags := r.Probe(ctx, c)
+	f, notes, diags := prepare.Reader{Files: g.files, Places: g.places, Images: filepath.Join(g.dir, "images.json"), Self: g.self}.Probe(ctx, c)
 	for _, n := range notes {
 		if !slices.Contains(a.said, n) { // apply reads the facts twice
 			a.said = append(a.said, n)
@@ -201,29 +245,33 @@ func (a *app) facts(ctx context.Context, c *lang.Campaign, r prepare.Reader, in 
 		}
 	}
 	if err := a.diagnose(diags); err != nil {
-		return f, err
+		return f, from, err
 	}
-	if err := prepare.Remember(path, of, f); err != nil {
+	if from.Facts, err = prepare.Remember(g.factsFile(), from.Of, f); err != nil {
 		fmt.Fprintf(a.err, "warning: %v\n", err) // They only save time, as fingerprints do.
 	}
-	return f, nil
+	return f, from, nil
 }
 
-// factsOf names what facts are the facts of.
-func factsOf(c *lang.Campaign, build key.Digest, in inputs, executor string) (key.Digest, error) {
+// origin names what a campaign's facts and its graph are of: its files, the
+// variables and this build.
+func (a *app) origin(g *ground, dir string, files map[string]key.Digest) (key.Digest, error) {
+	build, err := g.files.File(g.self)
+	if err != nil {
+		return key.Digest{}, err
+	}
 	b, err := json.Marshal(struct {
 		Build    key.Digest
 		Dir      string
 		Files    map[string]key.Digest
 		In       inputs
 		Executor string
-	}{build, c.Dir, fileDigests(c), in, executor})
+	}{build, dir, files, g.inputs, a.executor})
 	return key.Sum(b), err
 }
 
-// view opens the campaign for reading only. The store is read while the
-// campaign is.
-func (a *app) view(ctx context.Context) (*session, error) {
+// reader is a store that is opened for reading, while the campaign is read.
+func (a *app) reader() func() (*cache.Snapshot, error) {
 	type opened struct {
 		r   *cache.Snapshot
 		err error
@@ -233,15 +281,24 @@ func (a *app) view(ctx context.Context) (*session, error) {
 		r, err := cache.OpenReader(a.storeDir())
 		store <- opened{r, err}
 	}()
+	return sync.OnceValues(func() (*cache.Snapshot, error) {
+		o := <-store
+		return o.r, o.err
+	})
+}
+
+// view opens the campaign for reading only.
+func (a *app) view(ctx context.Context) (*session, error) {
+	store := a.reader()
 	c, err := a.load()
-	o := <-store
 	if err != nil {
 		return nil, err
 	}
-	if o.err != nil {
-		return nil, o.err
+	r, err := store()
+	if err != nil {
+		return nil, err
 	}
-	return a.open(ctx, o.r, c)
+	return a.open(ctx, r, c)
 }
 
 // version is the build's version: the module's, else the commit.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -82,13 +83,47 @@ func (s site) graph(facts []byte) (*compile.Graph, error) {
 	return g, nil
 }
 
-// plan is what is measured: facts of the last time, declarations, store, plan,
-// text.
-func (s site) plan(w io.Writer) error {
-	facts, err := os.ReadFile(filepath.Join(s.dir, "facts"))
+// compiled is the graph as the last plan kept it, where the facts are by their
+// stat those that it was made of; else it is made anew and kept.
+func (s site) compiled() (*compile.Graph, error) {
+	path := filepath.Join(s.dir, "facts")
+	files, err := key.OpenFiles(filepath.Join(s.dir, "files"))
 	if err != nil {
-		return err
+		return nil, err
 	}
+	of, err := files.File(path)
+	if err = errors.Join(err, files.Close()); err != nil {
+		return nil, err
+	}
+	b, err := os.ReadFile(s.keeps())
+	switch {
+	case err == nil:
+		frozen, err := compile.OpenFrozen(b)
+		if err != nil {
+			return nil, err
+		}
+		if string(frozen.About) == of.String() {
+			return frozen.Thaw([]*compile.Kind{kind})
+		}
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, err
+	}
+	facts, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	g, err := s.graph(facts)
+	if err != nil {
+		return nil, err
+	}
+	return g, os.WriteFile(s.keeps(), compile.Freeze(g, []byte(of.String())), 0o600)
+}
+
+// keeps is the file of the compiled graph.
+func (s site) keeps() string { return filepath.Join(s.dir, "compiled") }
+
+// plan is what is measured: facts of the last time, graph, store, plan, text.
+func (s site) plan(w io.Writer) error {
 	// The store is read while the graph is made, as the commands do.
 	type opened struct {
 		r   *cache.Snapshot
@@ -99,7 +134,7 @@ func (s site) plan(w io.Writer) error {
 		r, err := cache.OpenReader(filepath.Join(s.dir, "store"))
 		store <- opened{r, err}
 	}()
-	g, err := s.graph(facts)
+	g, err := s.compiled()
 	if err != nil {
 		return err
 	}

@@ -176,22 +176,21 @@ func (b *builder) freeze(order []graph.NodeID, edges []graph.Edge, own []key.Man
 	for i, declared := range order {
 		id[declared] = graph.NodeID(i)
 	}
-	g := &Graph{
-		Actions: make([]Action, len(order)), Env: b.env,
-		byAddr: b.byAddr, byBlock: map[string][]graph.NodeID{},
-	}
+	g := (&Graph{Actions: make([]Action, len(order)), Env: b.env}).lazily()
 	// Without problems there is an edge for every input and every order, in
 	// declared order: its ends need no second look-up by name.
 	from := make([]graph.NodeID, len(edges))
 	for i, e := range edges {
 		from[i] = id[e.From]
-		edges[i] = graph.Edge{From: id[e.From], To: id[e.To]}
 	}
-	moved := false
 	for declared := range b.decls {
 		d := &b.decls[declared]
 		a := &g.Actions[id[declared]]
 		a.Decl, a.ID, a.own = *d, id[declared], own[declared]
+		if d.Kind.Accept != nil {
+			rule := d.Kind.Accept(d.Spec)
+			a.Accept = &rule
+		}
 		n, all := len(d.Inputs), len(d.Inputs)+len(d.Order)
 		if n > 0 {
 			a.Data = from[:n:n]
@@ -200,15 +199,6 @@ func (b *builder) freeze(order []graph.NodeID, edges []graph.Edge, own []key.Man
 			a.Orders = from[n:all:all]
 		}
 		from = from[all:]
-		moved = moved || int(a.ID) != declared
 	}
-	for i := range g.Actions {
-		a := &g.Actions[i]
-		g.byBlock[a.Block] = append(g.byBlock[a.Block], a.ID)
-		if moved {
-			g.byAddr[a.Addr] = a.ID
-		}
-	}
-	g.edges = graph.NewActions(len(order), edges)
 	return g
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/sotabuild/sotabuild/engine/cache"
+	"github.com/sotabuild/sotabuild/engine/cache/samples"
 	"github.com/sotabuild/sotabuild/engine/graph"
 	"github.com/sotabuild/sotabuild/engine/key"
 	"github.com/sotabuild/sotabuild/executors"
@@ -57,17 +58,10 @@ type Kind struct {
 	// Policy decides by class how often a failed node is tried again within
 	// one apply and whether the failure is kept as a result afterwards.
 	Policy func(class string) (retries int, keep bool)
-	// Accept judges the samples that the store has of one key, oldest first:
-	// the engine knows no ages and no qualities. It is not hashed, so another
-	// judgement makes no key new. It gets the spec of the node, and must not
-	// change the records. nil takes the newest final one.
-	Accept func(spec any, samples []*cache.Record, now time.Time) Acceptance
-}
-
-// Acceptance is what a kind says of the samples of a key.
-type Acceptance struct {
-	Result *cache.Record // one of the samples; nil: another one is needed
-	Text   string        // why it is: "needs 2 more samples; 1 rejected: …"
+	// Accept says how the samples that the store has of one key are judged, by
+	// the spec of the node. It is not hashed, so another rule makes no key new.
+	// nil takes the newest final one.
+	Accept func(spec any) samples.Rule
 }
 
 // Decl is one action as the domain declares it.
@@ -167,8 +161,10 @@ type Action struct {
 	Decl
 	ID     graph.NodeID
 	Data   []graph.NodeID // parallel to Decl.Inputs
-	Orders []graph.NodeID // parallel to Decl.Order
-	own    key.Manifest   // the facts that do not depend on inputs
+	Orders []graph.NodeID // what Decl.Order names
+	// Accept is how samples of the node are judged; nil takes the newest final one.
+	Accept *samples.Rule
+	own    key.Manifest // the facts that do not depend on inputs, where the graph has no rows
 }
 
 // Env is the environment class of this host: binding facts are part of the key
@@ -183,9 +179,12 @@ type Env struct {
 type Graph struct {
 	Actions []Action
 	Env     Env
-	byAddr  map[string]graph.NodeID
-	byBlock map[string][]graph.NodeID
-	edges   *graph.Actions
+	// Most plans ask for neither, so they are made when they are.
+	names func() names
+	edges func() *graph.Actions
+	// A thawed graph has the facts of all actions together: rows[id] of table.
+	table key.Table
+	rows  [][]uint32
 }
 
 // Problem is a declaration that cannot be compiled. Problems are bugs of the

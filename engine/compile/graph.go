@@ -2,6 +2,7 @@ package compile
 
 import (
 	"slices"
+	"sync"
 
 	"github.com/sotabuild/sotabuild/engine/graph"
 	"github.com/sotabuild/sotabuild/engine/key"
@@ -10,38 +11,83 @@ import (
 // InputFact is the name of the facts that are inputs' digests.
 const InputFact = "in"
 
+// names finds actions by what they are called.
+type names struct {
+	byAddr  map[string]graph.NodeID
+	byBlock map[string][]graph.NodeID
+}
+
+func namesOf(actions []Action) names {
+	n := names{make(map[string]graph.NodeID, len(actions)), map[string][]graph.NodeID{}}
+	for i := range actions {
+		a := &actions[i]
+		n.byAddr[a.Addr] = a.ID
+		n.byBlock[a.Block] = append(n.byBlock[a.Block], a.ID)
+	}
+	return n
+}
+
+// edgesOf is the adjacency of actions in topological order.
+func edgesOf(actions []Action) *graph.Actions {
+	n := 0
+	for i := range actions {
+		n += len(actions[i].Data) + len(actions[i].Orders)
+	}
+	edges := make([]graph.Edge, 0, n)
+	for i := range actions {
+		a := &actions[i]
+		for _, from := range a.Data {
+			edges = append(edges, graph.Edge{From: from, To: a.ID})
+		}
+		for _, from := range a.Orders {
+			edges = append(edges, graph.Edge{From: from, To: a.ID})
+		}
+	}
+	return graph.NewActions(len(actions), edges)
+}
+
+// lazily makes what is made of the actions when it is asked for.
+func (g *Graph) lazily() *Graph {
+	g.names = sync.OnceValue(func() names { return namesOf(g.Actions) })
+	g.edges = sync.OnceValue(func() *graph.Actions { return edgesOf(g.Actions) })
+	return g
+}
+
+// Runs reports whether the graph can run: a thawed one has no specs.
+func (g *Graph) Runs() bool { return g.rows == nil }
+
 // Lookup finds an action by its address.
 func (g *Graph) Lookup(addr string) (graph.NodeID, bool) {
-	id, ok := g.byAddr[addr]
+	id, ok := g.names().byAddr[addr]
 	return id, ok
 }
 
 // Select finds the action of an address, or all actions of a block, ascending.
 // A name that is neither is a Problem that names the nearest one.
 func (g *Graph) Select(name string) ([]graph.NodeID, *Problem) {
-	if id, ok := g.byAddr[name]; ok {
+	if id, ok := g.Lookup(name); ok {
 		return []graph.NodeID{id}, nil
 	}
-	if ids := g.byBlock[name]; len(ids) > 0 && name != "" {
+	if ids := g.names().byBlock[name]; len(ids) > 0 && name != "" {
 		return slices.Clone(ids), nil
 	}
-	names := g.blockNames()
+	all := g.blockNames()
 	for i := range g.Actions {
-		names = append(names, g.Actions[i].Addr)
+		all = append(all, g.Actions[i].Addr)
 	}
-	return nil, &Problem{name, "is neither a node's address nor a block" + didYouMean(name, names)}
+	return nil, &Problem{name, "is neither a node's address nor a block" + didYouMean(name, all)}
 }
 
 // Dependants is what has an edge, of data or order, from a node: each once,
 // ascending. The caller must not change it.
-func (g *Graph) Dependants(id graph.NodeID) []graph.NodeID { return g.edges.Out(id) }
+func (g *Graph) Dependants(id graph.NodeID) []graph.NodeID { return g.edges().Out(id) }
 
 // Needs is what a node has an edge from, of data or order: each once,
 // ascending. The caller must not change it.
-func (g *Graph) Needs(id graph.NodeID) []graph.NodeID { return g.edges.In(id) }
+func (g *Graph) Needs(id graph.NodeID) []graph.NodeID { return g.edges().In(id) }
 
 // Ancestors marks, in place, everything that the marked nodes need.
-func (g *Graph) Ancestors(marked []bool) { g.edges.Ancestors(marked) }
+func (g *Graph) Ancestors(marked []bool) { g.edges().Ancestors(marked) }
 
 // Manifest is everything that decides a node's result. The digest function
 // says what is known of the inputs' outputs; false, or a zero digest, is not
@@ -49,11 +95,12 @@ func (g *Graph) Ancestors(marked []bool) { g.edges.Ancestors(marked) }
 // holds the known facts only: good for explaining, no ground for a key.
 func (g *Graph) Manifest(id graph.NodeID, digest func(from graph.NodeID, output string) (key.Digest, bool)) (key.Manifest, bool) {
 	a := &g.Actions[id]
+	own := g.own(id)
 	if len(a.Inputs) == 0 {
-		return a.own, true
+		return own, true
 	}
 	known := true
-	m := a.own.With(InputFact, len(a.Inputs), func(i int) (string, key.Digest) {
+	m := own.With(InputFact, len(a.Inputs), func(i int) (string, key.Digest) {
 		d, ok := digest(a.Data[i], a.Inputs[i].Output)
 		if !ok || d.IsZero() {
 			known = false
@@ -64,15 +111,24 @@ func (g *Graph) Manifest(id graph.NodeID, digest func(from graph.NodeID, output 
 	return m, known
 }
 
+// own is what of an action's manifest depends on no input.
+func (g *Graph) own(id graph.NodeID) key.Manifest {
+	if g.rows != nil {
+		return g.table.Manifest(g.rows[id])
+	}
+	return g.Actions[id].own
+}
+
 // blockNames are the blocks that have actions, by their first one.
 func (g *Graph) blockNames() []string {
-	var names []string
+	byBlock := g.names().byBlock
+	var all []string
 	for i := range g.Actions {
-		if b := g.Actions[i].Block; b != "" && g.byBlock[b][0] == g.Actions[i].ID {
-			names = append(names, b)
+		if b := g.Actions[i].Block; b != "" && byBlock[b][0] == g.Actions[i].ID {
+			all = append(all, b)
 		}
 	}
-	return names
+	return all
 }
 
 // Blocks is the graph of the blocks that the actions come from: one needs

@@ -45,6 +45,9 @@ type Fact struct {
 // is an empty manifest. Facts are sorted by name, label, type and value.
 type Manifest struct {
 	facts []Fact
+	// row are the places of the manifest's own facts among those of a Table; nil
+	// where all are its own.
+	row []uint32
 	// added are those of With, sorted too: most manifests are hashed once and
 	// never looked at, so the two stay apart, and facts shared.
 	added []Fact
@@ -52,18 +55,29 @@ type Manifest struct {
 
 // Facts returns the facts in canonical order. The caller must not change them.
 func (m Manifest) Facts() []Fact {
-	if len(m.added) == 0 {
+	if len(m.added) == 0 && m.row == nil {
 		return m.facts
 	}
-	facts := make([]Fact, 0, len(m.facts)+len(m.added))
+	facts := make([]Fact, 0, m.own()+len(m.added))
 	m.each(func(f *Fact) { facts = append(facts, *f) })
 	return facts
+}
+
+// own is how many facts there are without the added ones.
+func (m Manifest) own() int {
+	if m.row != nil {
+		return len(m.row)
+	}
+	return len(m.facts)
 }
 
 // each calls do with every fact, in canonical order.
 func (m Manifest) each(do func(*Fact)) {
 	added := m.added
-	for i := range m.facts {
+	for i := range m.own() {
+		if m.row != nil {
+			i = int(m.row[i])
+		}
 		for len(added) > 0 && compareFacts(&added[0], &m.facts[i]) < 0 {
 			do(&added[0])
 			added = added[1:]
@@ -232,7 +246,11 @@ func (m Manifest) With(name string, n int, digest func(i int) (label string, d D
 		return m
 	}
 	slices.SortFunc(b.facts, func(x, y Fact) int { return compareFacts(&x, &y) })
-	return Manifest{m.Facts(), b.facts}
+	if len(m.added) > 0 {
+		m = Manifest{facts: m.Facts()}
+	}
+	m.added = b.facts
+	return m
 }
 
 // compareFacts compares parts from the left and stops at the first that

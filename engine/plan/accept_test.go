@@ -4,12 +4,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sotabuild/sotabuild/engine/cache"
 	"github.com/sotabuild/sotabuild/engine/cache/samples"
-	"github.com/sotabuild/sotabuild/engine/compile"
 )
 
-// A kind's own judgement decides at plan time and changes no key.
+// A kind's own rule decides at plan time and changes no key.
 func TestAcceptance(t *testing.T) {
 	w := newWorld()
 	c := base()
@@ -17,13 +15,8 @@ func TestAcceptance(t *testing.T) {
 	plain := mustMake(t, c.graph(t), w, Options{})
 	judged := *bench
 	rule := samples.Rule{MaxAge: time.Hour}
-	judged.Accept = func(_ any, found []*cache.Record, now time.Time) compile.Acceptance {
-		r, text := rule.Judge(found, now)
-		return compile.Acceptance{Result: r, Text: text}
-	}
+	judged.Accept = func(any) samples.Rule { return rule }
 	c.benchKind = &judged
-	g := c.graph(t)
-	id, _ := g.Lookup(chatA1)
 	taken := w.History(chatA1)[0].Time.Started
 	for _, tc := range []struct {
 		name    string
@@ -37,6 +30,8 @@ func TestAcceptance(t *testing.T) {
 		{"too_few", taken, 3, Stale, "needs 2 more samples"},
 	} {
 		rule.Samples = tc.samples
+		g := c.graph(t)
+		id, _ := g.Lookup(chatA1)
 		p := mustMake(t, g, w, Options{Now: tc.now})
 		n := p.Nodes[id]
 		if n.Verdict != tc.want || tc.why != "" && p.Why(g, id) != tc.why {

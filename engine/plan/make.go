@@ -56,8 +56,9 @@ func choose(g *compile.Graph, o Options) (wanted, replace []bool, problems []com
 		for i := range wanted {
 			wanted[i] = true
 		}
+	} else {
+		g.Ancestors(wanted)
 	}
-	g.Ancestors(wanted)
 	for i := range replace {
 		a := &g.Actions[i]
 		switch {

@@ -10,14 +10,14 @@ import (
 )
 
 // Hit is the record that is a node's result: final, with every output that the
-// kind declares now, and accepted by the kind's own judgement. Where there are
-// such records and the kind wants more or others, the text says so. records are
+// kind declares now, and accepted by the node's rule. Where there are such
+// records and the rule wants more or others, the text says so. records are
 // those of the node's key, oldest first.
 func Hit(a *compile.Action, records []*cache.Record, now time.Time) (*cache.Record, string) {
 	if len(records) == 0 {
 		return nil, ""
 	}
-	if a.Kind.Accept == nil {
+	if a.Accept == nil {
 		for i := len(records) - 1; i >= 0; i-- {
 			if r := records[i]; r.Outcome.Final() && complete(a.Kind, r) {
 				return r, ""
@@ -31,11 +31,7 @@ func Hit(a *compile.Action, records []*cache.Record, now time.Time) (*cache.Reco
 			whole = append(whole, r)
 		}
 	}
-	judged := a.Kind.Accept(a.Spec, whole, now)
-	if r := judged.Result; r != nil && !(r.Outcome.Final() && complete(a.Kind, r)) {
-		panic("plan: kind " + a.Kind.Name + " accepted a record that is no result")
-	}
-	return judged.Result, judged.Text
+	return a.Accept.Judge(whole, now)
 }
 
 // complete reports whether a final record has the outputs that its dependants

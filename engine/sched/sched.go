@@ -98,6 +98,9 @@ type Runner func(context.Context, Config) (Summary, error)
 // then it returns at once, and what still runs ends by its lifeline or is
 // adopted by the next run. The end of ctx is the second interrupt.
 func Run(ctx context.Context, cfg Config) (Summary, error) {
+	if !cfg.Graph.Runs() {
+		panic("sched: the graph was thawed, and has no specs to run")
+	}
 	s := newScheduler(ctx, cfg)
 	defer s.close()
 	s.say(event.Event{Type: event.ApplyStarted, Counts: planned(cfg.Plan.Counts)})

@@ -32,10 +32,7 @@ type ClientSpec struct {
 var ClientKind = &compile.Kind{
 	Name: "calibrate", Version: 1, Purity: compile.Measured, Outputs: []string{"calibration"},
 	Task: clientTask, Collect: collectClient, Policy: policy,
-	Accept: func(_ any, found []*cache.Record, now time.Time) compile.Acceptance {
-		r, text := samples.Rule{MaxAge: 7 * 24 * time.Hour}.Judge(found, now)
-		return compile.Acceptance{Result: r, Text: text}
-	},
+	Accept: func(any) samples.Rule { return samples.Rule{MaxAge: 7 * 24 * time.Hour} },
 }
 
 const (

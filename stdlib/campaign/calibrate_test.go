@@ -69,8 +69,8 @@ func TestPowerCapIsJudgedAtPlanTime(t *testing.T) {
 		s := BenchSpec{}
 		s.Life.Look.PowerCap = tc.reject
 		r := record(tc.capped)
-		if got := acceptSample(s, []*cache.Record{r}, time.Now()); (got.Result == r) != tc.want {
-			t.Errorf("%+v: %+v", tc, got)
+		if got, why := accepted(s).Judge([]*cache.Record{r}, time.Now()); (got == r) != tc.want {
+			t.Errorf("%+v: %+v, %q", tc, got, why)
 		}
 		if r.Outcome.State != cache.OK {
 			t.Error("the sample itself was changed")

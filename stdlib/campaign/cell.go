@@ -105,34 +105,17 @@ type Life struct {
 // judged again without reading its row.
 const cappedFact = "power_cap_share"
 
-// acceptSample judges the samples of a cell at plan time: quality.max_age and
-// quality.power_cap. Where a power cap rejects, a sample of which it is not
-// known does not pass. Repeats are nodes of their own and are no matter of one
-// key.
-func acceptSample(spec any, found []*cache.Record, now time.Time) compile.Acceptance {
+// accepted is how the samples of a cell are judged at plan time: by
+// quality.max_age and quality.power_cap. Repeats are nodes of their own and are
+// no matter of one key.
+func accepted(spec any) samples.Rule {
 	life := spec.(BenchSpec).Life
-	judged := slices.Clone(found)
+	rule := samples.Rule{MaxAge: life.MaxAge}
 	if life.Look.PowerCap {
-		for i, r := range judged {
-			if r.Outcome.State == cache.OK && !uncapped(r) {
-				rejected := *r
-				rejected.Outcome = failure(result.Throttled, "a software power cap held the clocks, or it is not known")
-				judged[i] = &rejected
-			}
-		}
+		rule.Bounds = []samples.Bound{{Fact: cappedFact, Most: observe.MaxThrottled, Class: string(result.Throttled),
+			Reason: "a software power cap held the clocks, or it is not known"}}
 	}
-	r, text := samples.Rule{MaxAge: life.MaxAge}.Judge(judged, now)
-	return compile.Acceptance{Result: r, Text: text}
-}
-
-func uncapped(r *cache.Record) bool {
-	for _, o := range r.Observed {
-		if o.Name == cappedFact {
-			v, err := strconv.ParseFloat(o.Value, 64)
-			return err == nil && v <= observe.MaxThrottled
-		}
-	}
-	return false
+	return rule
 }
 
 // NewBenchSpec is the cell of a candidate in a scenario; n is its concurrency.

@@ -33,14 +33,9 @@ type HostSpec struct {
 var HostKind = &compile.Kind{
 	Name: "probe", Version: 1, Purity: compile.EnvBound, Outputs: []string{"report"},
 	Task: hostTask, Collect: collectHost, Policy: policy,
-	Accept: func(_ any, found []*cache.Record, now time.Time) compile.Acceptance {
-		r, text := hostRule.Judge(found, now)
-		return compile.Acceptance{Result: r, Text: text}
-	},
+	// A host that was in range yesterday is looked at again.
+	Accept: func(any) samples.Rule { return samples.Rule{MaxAge: 24 * time.Hour} },
 }
-
-// hostRule makes a host that was in range yesterday one to look at again.
-var hostRule = samples.Rule{MaxAge: 24 * time.Hour}
 
 // hostTimeout bounds the probe: reading the cards takes a second, the rates
 // under load some more a card.

@@ -37,7 +37,7 @@ var (
 	}
 	BenchKind = &compile.Kind{
 		Name: "bench", Version: 2, Purity: compile.Measured, Outputs: []string{"row", "requests", "seen"}, KeepsFailures: true,
-		Task: benchTask, Collect: collectBench, Policy: policy, Accept: acceptSample,
+		Task: benchTask, Collect: collectBench, Policy: policy, Accept: accepted,
 	}
 	selectKind = &compile.Kind{
 		Name: "select", Version: 1, Purity: compile.Pure, Outputs: []string{"selection"}, KeepsFailures: true,

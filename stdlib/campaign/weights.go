@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/sotabuild/sotabuild/engine/cache"
 	"github.com/sotabuild/sotabuild/engine/cache/samples"
 	"github.com/sotabuild/sotabuild/engine/compile"
 	"github.com/sotabuild/sotabuild/lang"
@@ -32,13 +31,7 @@ type WeightsSpec struct {
 var weightsKind = &compile.Kind{
 	Name: "weights", Version: 1, Purity: compile.Pure, Outputs: []string{"list"},
 	Func: fetchWeights, Policy: policy,
-	Accept: func(spec any, found []*cache.Record, now time.Time) compile.Acceptance {
-		if missing := spec.(WeightsSpec).Missing; missing != "" {
-			return compile.Acceptance{Text: missing}
-		}
-		r, text := samples.Rule{}.Judge(found, now)
-		return compile.Acceptance{Result: r, Text: text}
-	},
+	Accept: func(spec any) samples.Rule { return samples.Rule{Wanting: spec.(WeightsSpec).Missing} },
 }
 
 // fetched reports whether the model is a revision that is fetched here.

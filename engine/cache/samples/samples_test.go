@@ -19,6 +19,12 @@ func TestJudge(t *testing.T) {
 	throttled := cache.Outcome{State: cache.Rejected, Reason: "throttled 12 % of the time"}
 	timeout := cache.Outcome{State: cache.Failed, Class: "timeout"}
 	oom := cache.Outcome{State: cache.Failed, Class: "oom", Keep: true}
+	capped := []Bound{{Fact: "power_cap_share", Most: 0.01, Class: "throttled", Reason: "power capped"}}
+	observed := func(share string) *cache.Record {
+		r := sample(1, ok)
+		r.Observed = []cache.Observed{{Name: "power_cap_share", Value: share}}
+		return r
+	}
 	for _, tc := range []struct {
 		name    string
 		rule    Rule
@@ -41,6 +47,11 @@ func TestJudge(t *testing.T) {
 		{"from_the_future_of_any_age", Rule{}, []*cache.Record{sample(-400*day, ok)}, 0, ""},
 		{"everything", Rule{Samples: 2, MaxAge: 90 * time.Minute}, []*cache.Record{sample(day, ok), sample(5, timeout), sample(4, timeout), sample(3, throttled), sample(1, ok)}, -1,
 			"needs 1 more sample; 1 rejected: throttled 12 % of the time; 2 failed, the last: timeout; 1 older than 1h30m0s"},
+		{"within_a_bound", Rule{Bounds: capped}, []*cache.Record{observed("0.01"), observed("0.02")}, 0, ""},
+		{"beyond_a_bound_or_not_known", Rule{Bounds: capped}, []*cache.Record{observed("0.011"), observed("much"), sample(1, ok)}, -1,
+			"needs 1 more sample; 3 rejected, the last: throttled: power capped"},
+		{"a_kept_failure_was_not_measured", Rule{Bounds: capped}, []*cache.Record{sample(1, oom)}, 0, ""},
+		{"wanting_here", Rule{Wanting: "the folder is gone"}, []*cache.Record{sample(1, ok)}, -1, "the folder is gone"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got, text := tc.rule.Judge(tc.samples, noon)

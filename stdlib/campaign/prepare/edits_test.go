@@ -41,6 +41,8 @@ type edited struct {
 	minSuccess, ttft       string
 	remarks, turned, older bool
 	driver                 string // of the host
+	own                    bool   // the model's own config.json has the vocabulary
+	real                   bool   // no flow check
 }
 
 func newEdited(t *testing.T, r *rand.Rand) *edited {
@@ -68,10 +70,18 @@ func (e *edited) file(name, text string, mode fs.FileMode) {
 
 // write writes the campaign's file.
 func (e *edited) write() {
+	searched, load := e.searched, ""
+	if e.real {
+		searched, load = [2][]string{{"2"}, {"2"}}, "  production = true\n  reason = \"it is ours\"\n"
+	}
+	vocab := "  vocab = [0, 512]\n"
+	if e.own {
+		vocab = ""
+	}
 	parts := []string{
-		fmt.Sprintf("campaign \"c\" {\n  target = %q\n  compare = [%q]\n  smoke = true\n}\n", e.names[0], e.names[1]),
-		"model \"tiny\" {\n  path = \"model\"\n  precision = \"fp32\"\n  quantization = \"none\"\n  vocab = [0, 512]\n}\n",
-		"workload {\n  arrival = \"inf\"\n  concurrency = [" + e.concurrency + "]\n  warmup = 1\n  seed = " + e.seed + "\n}\n",
+		fmt.Sprintf("campaign \"c\" {\n  target = %q\n  compare = [%q]\n  smoke = %v\n}\n", e.names[0], e.names[1], !e.real),
+		"model \"tiny\" {\n  path = \"model\"\n  precision = \"fp32\"\n  quantization = \"none\"\n" + vocab + "}\n",
+		"workload {\n  arrival = \"inf\"\n  concurrency = [" + e.concurrency + "]\n  warmup = 1\n  seed = " + e.seed + "\n" + load + "}\n",
 		fmt.Sprintf("scenario \"one\" {\n  input_len = %d\n  output_len = 4\n  num_prompts = %d\n}\n", e.inputLen, e.prompts),
 	}
 	sla := "sla {\n  min_success_rate = " + e.minSuccess + "\n"
@@ -90,8 +100,8 @@ func (e *edited) write() {
 		if e.env[i] != "" {
 			b += fmt.Sprintf("  env = { A = %q }\n", e.env[i])
 		}
-		b += fmt.Sprintf("  search {\n    max_candidates = 4\n    space = { max_num_seqs = [%s] }\n  }\n}\n", strings.Join(e.searched[i], ", "))
-		if len(e.searched[i]) == 0 {
+		b += fmt.Sprintf("  search {\n    max_candidates = 4\n    space = { max_num_seqs = [%s] }\n  }\n}\n", strings.Join(searched[i], ", "))
+		if len(searched[i]) == 0 {
 			b = strings.Replace(b, "{ max_num_seqs = [] }", "{}", 1)
 		}
 		parts = append(parts, b)

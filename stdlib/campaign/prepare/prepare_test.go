@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sotabuild/sotabuild/engine/cache"
 	"github.com/sotabuild/sotabuild/engine/compile"
@@ -46,8 +47,9 @@ func TestHelpIsAskedBeforeItIsKnown(t *testing.T) {
 			t.Errorf("%s is skipped although nothing is known", cell.Addr)
 		}
 	}
-	if _, unasked := knownHelps(c, f, empty(t)); !slices.Equal(unasked, []string{"help.fast.server", "help.slow.server"}) {
-		t.Errorf("unasked %v", unasked)
+	p, diags := From(c, f, empty(t), time.Now())
+	if diags.HasErrors() || !slices.Equal(p.Unasked, []string{"help.fast.server", "help.slow.server"}) {
+		t.Errorf("unasked %v, %v", p.Unasked, diags)
 	}
 }
 

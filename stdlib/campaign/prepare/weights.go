@@ -16,14 +16,10 @@ import (
 // names (HF_ENDPOINT), with its token only where the campaign declares HF_TOKEN
 // a secret. A model with a path has the zero values.
 func Weights(c *lang.Campaign, store string) (campaign.Revision, weights.Options, error) {
-	if c.Model.Path != "" || c.Model.Revision == "" {
+	if !pinned(c) {
 		return campaign.Revision{}, weights.Options{}, nil
 	}
-	dir, err := weights.Folder(filepath.Join(store, "weights"), c.Model.ID, c.Model.Revision)
-	if err != nil {
-		return campaign.Revision{}, weights.Options{}, err
-	}
-	_, missing, err := weights.Whole(dir)
+	at, err := revision(store, c.Model.ID, c.Model.Revision)
 	if err != nil {
 		return campaign.Revision{}, weights.Options{}, err
 	}
@@ -34,7 +30,24 @@ func Weights(c *lang.Campaign, store string) (campaign.Revision, weights.Options
 	if slices.Contains(c.Run.Secrets, "HF_TOKEN") {
 		o.Hub.Token = os.Getenv("HF_TOKEN")
 	}
-	return campaign.Revision{Folder: dir, Missing: missing}, o, nil
+	return at, o, nil
+}
+
+// pinned reports whether the model is a revision of a hub.
+func pinned(c *lang.Campaign) bool { return c.Model.Path == "" && c.Model.Revision != "" }
+
+// revision is where a store has a revision of a model; the zero value where no
+// revision is named.
+func revision(store, model, name string) (campaign.Revision, error) {
+	if name == "" {
+		return campaign.Revision{}, nil
+	}
+	dir, err := weights.Folder(filepath.Join(store, "weights"), model, name)
+	if err != nil {
+		return campaign.Revision{}, err
+	}
+	_, missing, err := weights.Whole(dir)
+	return campaign.Revision{Folder: dir, Missing: missing}, err
 }
 
 // hubCache is where the hub's own library keeps models on this host.

@@ -3,9 +3,9 @@ package repeats
 import (
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/sotabuild/sotabuild/engine/cache"
+	"github.com/sotabuild/sotabuild/engine/cache/samples"
 	"github.com/sotabuild/sotabuild/engine/compile"
 	"github.com/sotabuild/sotabuild/engine/key"
 	"github.com/sotabuild/sotabuild/executors"
@@ -63,9 +63,7 @@ var Kind = &compile.Kind{
 		}
 		return campaign.BenchKind.Policy(class)
 	},
-	Accept: func(spec any, samples []*cache.Record, now time.Time) compile.Acceptance {
-		return campaign.BenchKind.Accept(spec.(Spec).Bench, samples, now)
-	},
+	Accept: func(spec any) samples.Rule { return campaign.BenchKind.Accept(spec.(Spec).Bench) },
 }
 
 func rejected(c result.Class) bool {

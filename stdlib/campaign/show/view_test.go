@@ -47,7 +47,7 @@ func TestViewSaysWhatIsNotMeasured(t *testing.T) {
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}
-	p := &prepare.Prepared{Campaign: c, Facts: f, Declared: d, Graph: g}
+	p := &prepare.Prepared{Outline: prepare.Outline{Graph: g}, Campaign: c, Facts: f, Declared: d}
 	v, err := View(p, empty(t), "test", time.Unix(0, 0))
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +90,7 @@ func TestViewShowsWhatCouldNotBeAsked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, err := View(&prepare.Prepared{Campaign: c, Facts: f, Declared: d, Graph: g}, store, "test", time.Unix(0, 0))
+	v, err := View(&prepare.Prepared{Outline: prepare.Outline{Graph: g}, Campaign: c, Facts: f, Declared: d}, store, "test", time.Unix(0, 0))
 	if err != nil {
 		t.Fatal(err)
 	}
