@@ -32,7 +32,7 @@ import (
 	"github.com/sotabuild/sotabuild/stdlib/campaign/prepare"
 	"github.com/sotabuild/sotabuild/stdlib/campaign/rounds"
 	"github.com/sotabuild/sotabuild/stdlib/campaign/show"
-	"github.com/sotabuild/sotabuild/stdlib/report"
+	"github.com/sotabuild/sotabuild/stdlib/result"
 )
 
 func applyCommand(a *app) *cobra.Command {
@@ -314,13 +314,10 @@ func (r *run) finish(s *session) error {
 	case len(r.unfound) > 0:
 		return fail(codeNodeFailed, errors.Join(r.unfound...), "`sotabuild apply` measures that round again")
 	case r.total.Left > 0:
-		return fail(codeGate, fmt.Errorf("%d nodes did not fit into the budget and are left", r.total.Left),
+		return fail(codeGate, errors.New(result.Count(r.total.Left, "node")+" did not fit into the budget"),
 			"`sotabuild plan` shows them, the next `sotabuild apply` goes on with them")
 	}
-	if causes := r.withoutResult(s, v); len(causes) > 0 {
-		return fail(codeNodeFailed, errors.New(strings.Join(causes, "\n")), "`sotabuild show` lists every candidate with the reason it failed")
-	}
-	return nil
+	return r.unanswered(s, v)
 }
 
 // lookAgain compares the host with what it was before this apply, and before
@@ -346,33 +343,6 @@ func (r *run) lookAgain(store string) error {
 		}
 	}
 	return err
-}
-
-// withoutResult says which frameworks have no number in a scenario, and why.
-// What no target asked for is not missing.
-func (r *run) withoutResult(s *session, v report.View) []string {
-	asked := map[string]bool{}
-	for _, c := range s.Declared.Cells {
-		if id, ok := s.Graph.Lookup(c.Addr); ok && r.plan.Nodes[id].Reason.Cause != plan.CauseTarget {
-			asked[c.Framework+" in "+c.Scenario.Name] = true
-		}
-	}
-	var out []string
-	for _, name := range v.WithoutResult() {
-		if !asked[name] {
-			continue
-		}
-		text := "no result for " + name
-		for _, sc := range v.Scenarios {
-			for _, c := range sc.Cells {
-				if c.Framework+" in "+sc.Name == name {
-					text += fmt.Sprintf("\n  %s: %s: %s", c.Candidate, c.Row.Class, oneLine(c.Row.Reason))
-				}
-			}
-		}
-		out = append(out, text)
-	}
-	return out
 }
 
 // explainFailure says node, cause, last log lines.
@@ -438,11 +408,14 @@ func lastLines(path string, n int) []string {
 }
 
 func totals(s sched.Summary, d time.Duration) string {
-	text := fmt.Sprintf("Applied: %d nodes run, %d cached", s.OK+s.KeptFailures+s.Failed, s.Cached)
+	text := fmt.Sprintf("Applied: %s run, %d cached", result.Count(s.OK+s.KeptFailures+s.Failed, "node"), s.Cached)
+	if n := s.KeptFailures; n > 0 {
+		text += ", " + result.Count(n, "failed candidate") + " kept"
+	}
 	for _, p := range []struct {
 		n    int
 		word string
-	}{{s.KeptFailures, "failed candidates kept"}, {s.Failed, "failed"}, {s.Blocked, "blocked"}, {s.Cancelled, "cancelled"}, {s.Left, "left by the budget"}} {
+	}{{s.Failed, "failed"}, {s.Blocked, "blocked"}, {s.Cancelled, "cancelled"}, {s.Left, "left by the budget"}} {
 		if p.n > 0 {
 			text += fmt.Sprintf(", %d %s", p.n, p.word)
 		}

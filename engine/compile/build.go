@@ -8,7 +8,7 @@ import (
 	"github.com/sotabuild/sotabuild/engine/key"
 )
 
-// Build checks the declarations and freezes them. All problems are reported at
+// Build checks the declarations and makes the graph. All problems are reported at
 // once, in declared order within each check; with any there is no graph. The
 // graph keeps the declarations' slices: the caller gives them away.
 //
@@ -28,10 +28,10 @@ func Build(decls []Decl, env Env) (*Graph, []Problem) {
 	if len(b.problems) > 0 {
 		return nil, b.problems
 	}
-	return b.freeze(order, edges, own), nil
+	return b.finish(order, edges, own), nil
 }
 
-// builder holds what the checks share. Until freeze ids are positions in
+// builder holds what the checks share. Until finish ids are positions in
 // decls.
 type builder struct {
 	decls    []Decl
@@ -170,8 +170,8 @@ func (b *builder) clash(k *Kind, spec []key.Fact) string {
 	return ""
 }
 
-// freeze renumbers everything from declared to topological order.
-func (b *builder) freeze(order []graph.NodeID, edges []graph.Edge, own []key.Manifest) *Graph {
+// finish renumbers everything from declared to topological order.
+func (b *builder) finish(order []graph.NodeID, edges []graph.Edge, own []key.Manifest) *Graph {
 	id := make([]graph.NodeID, len(order))
 	for i, declared := range order {
 		id[declared] = graph.NodeID(i)

@@ -3,8 +3,9 @@
 // A declaration is what the domain hands over: an address, a kind, a spec
 // (opaque to the engine but for its key tags), inputs by address, order. The
 // package checks them (unknown and duplicate addresses, cycles as a whole
-// path), sorts them topologically and freezes them into a Graph with dense
-// NodeIDs. It knows no campaign, starts nothing and reads no file.
+// path), sorts them topologically and makes of them a Graph with dense NodeIDs,
+// which does not change any more. It knows no campaign, starts nothing and reads
+// no file. Freeze writes a graph down for later plans.
 //
 // Keys come in two levels: an action's manifest holds its own facts and the
 // digests of its inputs' outputs, so a re-run that gives the same output does
@@ -156,7 +157,7 @@ type StepResult struct {
 	Reason  string
 }
 
-// Action is a checked, frozen declaration.
+// Action is a checked declaration in its place.
 type Action struct {
 	Decl
 	ID     graph.NodeID
@@ -174,7 +175,7 @@ type Env struct {
 	Recorded []cache.Observed
 }
 
-// Graph is the frozen action graph. Actions[i].ID == i, in topological order;
+// Graph is the action graph. Actions[i].ID == i, in topological order;
 // among equals the declared order is kept. It may be read by many goroutines.
 type Graph struct {
 	Actions []Action

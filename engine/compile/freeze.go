@@ -43,15 +43,21 @@ func Freeze(g *Graph, about []byte) []byte {
 	for i := range g.Actions {
 		f.action(&g.Actions[i], rows[i])
 	}
-	var body wire.Buffer
-	body.Text(string(about))
-	for _, t := range []*list{&f.textList, &f.kindList, &f.ruleList, &f.orderList} {
-		body.Uint(t.n)
-		body = append(body, t.b...)
+	lists := []*list{&f.textList, &f.kindList, &f.ruleList, &f.orderList}
+	size := len(frozenHead) + 8 + len(about) + len(f.factList) + len(f.actions)
+	for _, l := range lists {
+		size += len(l.b)
 	}
-	body = append(append(body, f.factList...), f.actions...)
-	out := binary.LittleEndian.AppendUint64([]byte(frozenHead), xxhash.Sum64(body))
-	return append(out, body...)
+	out := make(wire.Buffer, len(frozenHead)+8, size+5*binary.MaxVarintLen64)
+	copy(out, frozenHead)
+	out.Text(string(about))
+	for _, l := range lists {
+		out.Uint(l.n)
+		out = append(out, l.b...)
+	}
+	out = append(append(out, f.factList...), f.actions...)
+	binary.LittleEndian.PutUint64(out[len(frozenHead):], xxhash.Sum64(out[len(frozenHead)+8:]))
+	return out
 }
 
 // list is a table while it is written: how many rows, and their bytes.
