@@ -24,35 +24,9 @@ const (
 	simSeed    = 1
 )
 
-// The last name counts: a server without a model takes the path of one as a word.
-const simDefinition = `definition "sim" {
-  help "server" {
-    command = ["{program}", "simserve", "--help"]
-  }
-  server {
-    command    = ["{program}", "simserve", "--served-model-name", "{model}", "--served-model-name", "{served_name}", "--host", "{host}", "--port", "{port}", "{flags}"]
-    flag_style = "kebab"
-    stop {
-      first  = "1s"
-      second = "500ms"
-    }
-  }
-}
-`
-
-func simCampaign() map[string]string {
-	return map[string]string{"sim.framework.hcl": simDefinition, "model/config.json": fakeModel, "campaign.hcl": fmt.Sprintf(`campaign "capacity" {
-  target  = "one"
-  compare = []
-  smoke   = true
-}
-model "m" {
-  path         = "model"
-  precision    = "fp32"
-  quantization = "none"
-  max_context  = 1024
-}
-sla {
+// capacityCampaign searches the rate that the one server keeps.
+func capacityCampaign() string {
+	return simCampaign(fmt.Sprintf(`sla {
   max_p50_ttft_ms  = 100
   min_success_rate = 1
 }
@@ -71,12 +45,7 @@ scenario "chat" {
   output_len  = 5
   num_prompts = 4
 }
-framework "one" {
-  use     = "sim"
-  program = %q
-  flags   = { prefill = "16ms", step = "1ms", max_num_seqs = 1 }
-}
-`, simPrompts, simSeed, filepath.Join(bin, "sotabuild"))}
+`, simPrompts, simSeed), simulated{"one", "", `prefill = "16ms", step = "1ms", max_num_seqs = 1`})
 }
 
 // queued is the median time to the first token by Lindley's recursion: who
@@ -147,7 +116,7 @@ func TestRateSearch(t *testing.T) {
 			t.Fatalf("by hand the median at %g requests/s is %s: too near the limit for a test", rate, m)
 		}
 	}
-	s := newSite(t, simCampaign())
+	s := simSite(t, capacityCampaign())
 	if out := s.must(0, "plan").out; !strings.Contains(out, "? rate.one.chat.round[1…5]  possible; select.one.chat decides of which candidate") {
 		t.Errorf("the plan does not show the search:\n%s", out)
 	}

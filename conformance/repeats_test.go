@@ -37,18 +37,20 @@ esac
 // Without a cap of concurrency no request is due, so that a busy machine rejects
 // no sample as client_limited.
 func steadyCampaign(names ...string) string {
-	text := fmt.Sprintf(`campaign "stable" {
-  target  = "one"
-  compare = [%s]
-  smoke   = true
+	var servers []simulated
+	for _, n := range names {
+		servers = append(servers, map[string]simulated{
+			"one":      {n, "", `prefill = "400ms", step = "1ms"`},
+			"two":      {n, "", `prefill = "398ms", step = "3ms"`},
+			"slow":     {n, "", `prefill = "572ms", step = "1ms"`},
+			"unsteady": {n, "unsteady.sh", `step = "1ms"`},
+		}[n])
+	}
+	return simCampaign(repeatedBlocks, servers...)
 }
-model "m" {
-  path         = "model"
-  precision    = "fp32"
-  quantization = "none"
-  max_context  = 1024
-}
-sla {
+
+// repeatedBlocks ask for three repeats of a scenario.
+const repeatedBlocks = `sla {
   min_success_rate = 1
 }
 noise {
@@ -64,19 +66,11 @@ scenario "chat" {
   output_len  = 2
   num_prompts = 12
 }
-`, `"`+strings.Join(names[1:], `", "`)+`"`)
-	for _, n := range names {
-		program, flags := filepath.Join(bin, "sotabuild"), map[string]string{"one": `prefill = "400ms", step = "1ms"`, "two": `prefill = "398ms", step = "3ms"`, "slow": `prefill = "572ms", step = "1ms"`}[n]
-		if n == "unsteady" {
-			program, flags = "unsteady.sh", `step = "1ms"`
-		}
-		text += fmt.Sprintf("framework %q {\n  use     = \"sim\"\n  program = %q\n  flags   = { %s }\n}\n", n, program, flags)
-	}
-	return text
-}
+`
 
 func steadySite(t *testing.T, names ...string) *site {
-	return newSite(t, map[string]string{"sim.framework.hcl": simDefinition, "model/config.json": fakeModel, "campaign.hcl": steadyCampaign(names...)})
+	t.Helper()
+	return simSite(t, steadyCampaign(names...))
 }
 
 // repeated is what a report's JSON says of repeats.
@@ -207,14 +201,11 @@ func TestRepeatsUntilStable(t *testing.T) {
 		t.Errorf("the run directory does not hold the records of repeats (%v)", err)
 	}
 	s.idle()
-	if out := s.must(0, "plan", "--detailed-exitcode").out; !strings.Contains(out, "Loop repeat.chat is over after 1 of at most 1 rounds") {
+	if out := s.must(0, "plan", "--detailed-exitcode").out; !strings.Contains(out, "Loop repeat.chat is over after 1 of at most 1 round.") {
 		t.Errorf("the plan does not show the end:\n%s", out)
 	}
 	if out := s.must(0, "explain", "repeat.chat.round[1].two[2]").out; !strings.Contains(out, "repeat") || !strings.Contains(out, "cell.load") {
 		t.Errorf("explaining a repeat:\n%s", out)
-	}
-	if r := s.must(7, "explain", "repeat.chat.round[1]"); !strings.Contains(r.err, "repeat.chat.round[1].decision") {
-		t.Errorf("explaining a round: %s", r.err)
 	}
 	if out := s.must(0, "cache", "gc", "--dry-run", "--max-age", "1s").out; strings.Contains(out, "repeat.chat") {
 		t.Errorf("repeats that the campaign uses are garbage:\n%s", out)
@@ -271,6 +262,92 @@ func leftUnresolved(t *testing.T, s *site) {
 		t.Errorf("the report does not say it:\n%s", md)
 	}
 	s.idle()
+}
+
+// fragile serves as the simulated server does until a file is there.
+const fragile = `#!/bin/sh
+case "$*" in
+*--help*) ;;
+*) test ! -e %[2]q || exit 1;;
+esac
+exec %[1]q "$@"
+`
+
+// TestRepeatsLeaveNobody: where no side comes through its repeats nobody wins the
+// scenario, and no apply calls that done, the next one neither; taken again, the
+// side that comes through wins.
+func TestRepeatsLeaveNobody(t *testing.T) {
+	s := simSite(t, simCampaign(repeatedBlocks, simulated{"one", "one.sh", `prefill = "200ms", step = "1ms"`}, simulated{"two", "two.sh", `prefill = "200ms", step = "1ms"`}))
+	broken := func(name string) string { return filepath.Join(s.dir, name+".broken") }
+	for _, name := range []string{"one", "two"} {
+		s.write(name+".sh", fmt.Sprintf(fragile, filepath.Join(bin, "sotabuild"), broken(name)))
+		if err := os.Chmod(filepath.Join(s.dir, name+".sh"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r := s.must(7, "show", "repeat.chat.round[1]"); !strings.Contains(r.err, "repeat.chat has no round yet: winners.chat decides of which candidates") {
+		t.Errorf("showing a round that nobody knows yet: %s", r.err)
+	}
+	s.must(0, "apply", "--target", "winners.chat")
+	if r := s.must(1, "show", "repeat.chat.round[1].one[1]"); !strings.Contains(r.err, "repeat.chat.round[1].one[1] has no result yet") {
+		t.Errorf("showing a sample that is not there yet: %s", r.err)
+	}
+	s.write("one.broken", "")
+	s.write("two.broken", "")
+	for _, want := range []string{"▶ repeat.chat.round[1].two[3]", "Applied: 0 nodes run"} {
+		r := s.must(5, "apply")
+		if !strings.Contains(r.out, want) {
+			t.Errorf("apply does not say %q:\n%s", want, r.out)
+		}
+		for _, want := range []string{"sotabuild: chat: no winner: ", "one is out: repeat 1: server_died: ", "two is out: repeat 1: server_died: ", "--replace 'repeat.chat.round[1]'"} {
+			if !strings.Contains(r.err, want) {
+				t.Errorf("apply does not say %q:\n%s", want, r.err)
+			}
+		}
+	}
+	if out := s.must(0, "show").out; !strings.Contains(out, "chat: no winner: ") {
+		t.Errorf("show names a winner:\n%s", out)
+	}
+	t.Run("shown", func(t *testing.T) { roundsAreShown(t, s) })
+	if err := os.Remove(broken("two")); err != nil {
+		t.Fatal(err)
+	}
+	if out := s.must(0, "apply", "--replace", "repeat.chat.round[1]").out; !strings.Contains(out, "chat: two (baseline, concurrency unlimited) wins by 3 repeats, without one, which did not come through its own") {
+		t.Errorf("the side that came through does not win:\n%s", out)
+	}
+}
+
+// roundsAreShown: whatever address the plan prints of a round is shown and
+// explained as any node is; the round itself by its decision. What is none is
+// answered with the nearest one.
+func roundsAreShown(t *testing.T, s *site) {
+	for addr, want := range map[string]string{
+		"repeat.chat.round[1].one[2]":   `"class": "server_died"`,
+		"repeat.chat.round[1].decision": "one is out: repeat 1: server_died",
+		"repeat.chat.round[1]":          "one is out: repeat 1: server_died",
+	} {
+		if out := s.must(0, "show", addr).out; !strings.Contains(out, want) && !strings.Contains(out, strings.ReplaceAll(want, `": "`, `":"`)) {
+			t.Errorf("show %s does not say %q:\n%s", addr, want, out)
+		}
+		if out := s.must(0, "explain", addr).out; !strings.Contains(out, addr) {
+			t.Errorf("explain %s says nothing of it:\n%s", addr, out)
+		}
+	}
+	for addr, want := range map[string]string{
+		"repeat.chat.round[1].on[1]":  "(did you mean repeat.chat.round[1].one[1]?)",
+		"repeat.chat.round[1].one":    "is a block of 3 nodes; write one of them, such as repeat.chat.round[1].one[1]",
+		"repeat.chat.round[2].one[4]": "repeat.chat has no such round; its last one is repeat.chat.round[1]",
+		"repeat.chat":                 "repeat.chat is a loop; write one of its rounds, such as repeat.chat.round[1]",
+		"repeat.chta.round[1]":        "the campaign's loops are repeat.chat",
+		"winers.chat":                 "(did you mean winners.chat?)",
+		"bench.one[baseline].chat":    `(did you mean bench.one["baseline"].chat?)`,
+	} {
+		for _, command := range []string{"show", "explain"} {
+			if r := s.must(7, command, addr); !strings.Contains(r.err, want) {
+				t.Errorf("%s %s does not say %q: %s", command, addr, want, r.err)
+			}
+		}
+	}
 }
 
 // TestRepeatsKilled kills the engine in the middle of a round: every repeat that

@@ -111,7 +111,7 @@ func TestPinnedRevision(t *testing.T) {
 			t.Errorf("a file is lost: %s is %s", node.Node, node.Verdict)
 		}
 	}
-	if again := s.must(0, "apply"); !strings.Contains(again.out, "Applied: 1 nodes run") || len(h.fetched) != n+1 {
+	if again := s.must(0, "apply"); !strings.Contains(again.out, "Applied: 1 node run") || len(h.fetched) != n+1 {
 		t.Errorf("%q were fetched:\n%s", h.fetched[n:], again.out)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -21,9 +22,15 @@ import (
 // call runs a command line and returns its code and outputs.
 func call(t *testing.T, args ...string) (c code, out, errOut string) {
 	t.Helper()
+	return callUntil(t, context.Background(), args...)
+}
+
+// callUntil is call whose user ends it with ctx.
+func callUntil(t *testing.T, ctx context.Context, args ...string) (c code, out, errOut string) {
+	t.Helper()
 	var o, e bytes.Buffer
 	a := &app{in: strings.NewReader(""), out: &o, err: &e}
-	c = a.run(context.Background(), append([]string{"bench"}, args...))
+	c = a.run(ctx, append([]string{"bench"}, args...))
 	return c, o.String(), e.String()
 }
 
@@ -72,6 +79,48 @@ func TestBenchExitCodes(t *testing.T) {
 		got, out, _ := call(t, sim(t, simserve.Config{Fault: f.Fault}), "--num-prompts", "2", "--num-warmups", "0", "--output-len", "4", "--input-len", "8", "--ignore-eos", "--model", "sim")
 		if got != codeNodeFailed || !strings.Contains(out, "no numbers: ") {
 			t.Errorf("%s: code %d: %s", f.Fault, got, out)
+		}
+	}
+}
+
+// TestBenchInterrupted ends each command that measures while its first requests
+// are answered, and while the server is asked for its models: none of it is the
+// server's failure.
+func TestBenchInterrupted(t *testing.T) {
+	for _, at := range []string{"/v1/models", "/v1/completions"} {
+		for name, args := range map[string][]string{
+			"bench":   {"URL"},
+			"rate":    {"rate", "URL", "--request-rate", "1000", "--limit", "e2e:p50=1"},
+			"compare": {"compare", "URL", "URL"},
+			"answers": {"answers", "URL"},
+		} {
+			ctx, interrupt := context.WithCancel(t.Context())
+			h, err := simserve.Handler(simserve.Config{Model: "sim", Prefill: time.Hour})
+			if err != nil {
+				t.Fatal(err)
+			}
+			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == at {
+					interrupt()
+				}
+				h.ServeHTTP(w, r)
+			}))
+			for i := range args {
+				if args[i] == "URL" {
+					args[i] = srv.URL
+				}
+			}
+			if name != "answers" {
+				args = append(args, "--num-warmups", "0")
+			}
+			c, out, errOut := callUntil(t, ctx, append(args, "--num-prompts", "3")...)
+			srv.Close()
+			if c != codeInterrupted || strings.Contains(errOut, "canceled") {
+				t.Errorf("%s, ended at %s: code %d:\n%s%s", name, at, c, out, errOut)
+			}
+			if name == "bench" && strings.HasSuffix(at, "completions") && (!strings.Contains(out, "0 requests ok, 0 failed, ") || !strings.Contains(out, " cut off ")) {
+				t.Errorf("requests in flight are counted as something else:\n%s", out)
+			}
 		}
 	}
 }

@@ -236,7 +236,7 @@ func benchCommand(a *app) *cobra.Command {
 			defer stop()
 			out, err := a.watched(ctx, o)
 			if err != nil {
-				return fail(codeError, err)
+				return unlessInterrupted(ctx, codeError, err)
 			}
 			if err := a.printBench(out); err != nil {
 				return err
@@ -248,6 +248,15 @@ func benchCommand(a *app) *cobra.Command {
 	cmd.AddCommand(benchCompareCommand(a), benchCalibrateCommand(a), benchImportCommand(a),
 		benchAnswersCommand(a), benchFrontierCommand(a), benchRateCommand(a))
 	return cmd
+}
+
+// unlessInterrupted ends with a code, but where ctx has ended: what then did not
+// come is nobody's failure.
+func unlessInterrupted(ctx context.Context, c code, err error) error {
+	if ctx.Err() != nil {
+		return fail(codeInterrupted, errors.New("interrupted before there was a result"))
+	}
+	return fail(c, err)
 }
 
 // benchCode is the exit code of a row: a failed request that the rule does not

@@ -62,7 +62,7 @@ func benchCompareCommand(a *app) *cobra.Command {
 					fmt.Fprintf(a.err, "%c %s %.6g\n", 'A'+rune(who), metric, v)
 				})
 				if err != nil {
-					return fail(codeNodeFailed, err)
+					return unlessInterrupted(ctx, codeNodeFailed, err)
 				}
 			default:
 				return fail(codeUsage, errors.New("give two URLs, or row files with --a and --b"))
@@ -114,7 +114,7 @@ func benchCalibrateCommand(a *app) *cobra.Command {
 			}
 			r, err := calibrate.Run(ctx, step, temp)
 			if err != nil {
-				return fail(codeError, err)
+				return unlessInterrupted(ctx, codeError, err)
 			}
 			if out != "" {
 				if err := r.Write(out); err != nil {
@@ -258,7 +258,7 @@ func benchAnswersCommand(a *app) *cobra.Command {
 			defer stop()
 			got, err := solo.Ask(ctx, bench.ThisHost(), o)
 			if err != nil {
-				return fail(codeError, err)
+				return unlessInterrupted(ctx, codeError, err)
 			}
 			if out != "" {
 				if err := got.Save(out); err != nil {
@@ -266,7 +266,7 @@ func benchAnswersCommand(a *app) *cobra.Command {
 				}
 			}
 			if baseline == "" {
-				fmt.Fprintf(a.out, "%d answers of %s to %s, by %s\n", len(got.Answers), got.Model, got.Dataset, got.Unit)
+				fmt.Fprintf(a.out, "%s of %s to %s, by %s\n", result.Count(len(got.Answers), "answer"), got.Model, got.Dataset, got.Unit)
 				return a.grade(got, score)
 			}
 			want, err := answers.Read(baseline)

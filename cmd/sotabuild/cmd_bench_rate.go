@@ -53,11 +53,11 @@ func benchRateCommand(a *app) *cobra.Command {
 				o.Load.Rate = &at
 				out, err := solo.Run(ctx, bench.ThisHost(), o)
 				if err != nil {
-					return fail(codeError, err)
+					return unlessInterrupted(ctx, codeError, err)
 				}
 				p, err := rule.Outcome(at, out.Row)
 				if err != nil {
-					return fail(codeNodeFailed, err)
+					return unlessInterrupted(ctx, codeNodeFailed, err)
 				}
 				s.Points = append(s.Points, p)
 				fmt.Fprintf(a.err, "%.4g requests/s: kept %v %s\n", p.Rate, p.Kept, p.Why)

@@ -18,6 +18,7 @@ import (
 	"github.com/sotabuild/sotabuild/engine/plan"
 	"github.com/sotabuild/sotabuild/engine/sched"
 	"github.com/sotabuild/sotabuild/lang"
+	"github.com/sotabuild/sotabuild/stdlib/result"
 )
 
 func cacheCommand(a *app) *cobra.Command {
@@ -87,7 +88,7 @@ func cacheVerifyCommand(a *app) *cobra.Command {
 				return err
 			}
 			if len(rep.Defects) > 0 {
-				return fail(codeError, fmt.Errorf("the store has %d defects; none of them is ever used as a result", len(rep.Defects)), "`sotabuild cache repair` takes them out")
+				return fail(codeError, fmt.Errorf("the store has %s; what is broken is never used as a result", result.Count(len(rep.Defects), "defect")), "`sotabuild cache repair` takes them out")
 			}
 			return nil
 		},
@@ -144,10 +145,10 @@ func (a *app) importRun(ctx context.Context, dir string) error {
 		for _, r := range in.Refused {
 			fmt.Fprintln(a.out, "refused: "+r)
 		}
-		_, err = fmt.Fprintf(a.out, "%d records of campaign %q imported.\n", n, in.Name)
+		_, err = fmt.Fprintf(a.out, "%s of campaign %q imported.\n", result.Count(n, "record"), in.Name)
 	}
 	if err == nil && len(in.Refused) > 0 {
-		err = fail(codeError, fmt.Errorf("%d files or lines of %s are damaged or not its own; nothing of them was taken", len(in.Refused), dir))
+		err = fail(codeError, fmt.Errorf("%s in %s, of which nothing was taken", result.Count(len(in.Refused), "damaged or foreign item"), dir))
 	}
 	return err
 }
@@ -159,9 +160,9 @@ func (a *app) printReport(rep cache.Report) error {
 	for _, d := range rep.Defects {
 		fmt.Fprintln(a.out, d)
 	}
-	fmt.Fprintf(a.out, "%d records, %d objects of %s, %d defects.\n", rep.Records, rep.Objects, size(rep.Bytes), len(rep.Defects))
+	fmt.Fprintf(a.out, "%s, %s of %s, %s.\n", result.Count(rep.Records, "record"), result.Count(rep.Objects, "object"), size(rep.Bytes), result.Count(len(rep.Defects), "defect"))
 	if rep.Lost > 0 {
-		fmt.Fprintf(a.out, "%d records lost an output before; they are history and never a result.\n", rep.Lost)
+		fmt.Fprintf(a.out, "%s lost an output before: history, and never a result.\n", result.Count(rep.Lost, "record"))
 	}
 	return nil
 }
@@ -327,7 +328,7 @@ func (a *app) printGarbage(items []gc.Item, end string) error {
 		fmt.Fprintf(a.out, "%-6s  %6s  %8s  %s  %s\n", it.Kind, gc.Age(it.Age), size(it.Bytes), it.Name, it.Reason)
 	}
 	if !a.json {
-		fmt.Fprintf(a.out, "%d records, %d items in all, %s %s.\n", records, len(items), size(bytes), end)
+		fmt.Fprintf(a.out, "%s, %s in all, %s %s.\n", result.Count(records, "record"), result.Count(len(items), "item"), size(bytes), end)
 	}
 	return nil
 }

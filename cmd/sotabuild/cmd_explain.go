@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -12,8 +11,6 @@ import (
 	"github.com/sotabuild/sotabuild/engine/cache"
 	"github.com/sotabuild/sotabuild/engine/plan"
 	"github.com/sotabuild/sotabuild/engine/plan/compare"
-	"github.com/sotabuild/sotabuild/stdlib/campaign/loops"
-	"github.com/sotabuild/sotabuild/stdlib/campaign/rounds"
 )
 
 func explainCommand(a *app) *cobra.Command {
@@ -51,36 +48,11 @@ func explainCommand(a *app) *cobra.Command {
 
 // explain says what a node of the campaign, or of a round beside it, is.
 func (s *session) explain(addr string) (plan.Explanation, error) {
-	if inRounds, _ := rounds.Split([]string{addr}, loops.Prefixes()...); inRounds != nil {
-		views, err := s.loops(nil)
-		if err != nil {
-			return plan.Explanation{}, err
-		}
-		for _, v := range slices.Concat(views...) {
-			for _, r := range v.view.Rounds {
-				if id, ok := r.Graph.Lookup(addr); ok {
-					return plan.Explain(r.Graph, r.Plan, s.store, id), nil
-				}
-			}
-		}
-		for _, v := range slices.Concat(views...) {
-			for _, r := range v.view.Rounds {
-				if round := v.Rounds.Address(r.Number); addr == round || addr == v.Addr {
-					return plan.Explanation{}, fail(codeUsage, fmt.Errorf("%s is no node; write one of its nodes, such as %s.decision", addr, round), "`sotabuild plan` shows the rounds")
-				}
-			}
-		}
-		return plan.Explanation{}, fail(codeUsage, fmt.Errorf("%s: no round has that node; a round is known once the one before it has decided", addr), "`sotabuild plan` shows the rounds")
-	}
-	id, err := s.node(addr)
+	f, err := s.find(addr)
 	if err != nil {
 		return plan.Explanation{}, err
 	}
-	p, err := makePlan(s.Graph, s.store, planOptions{})
-	if err != nil {
-		return plan.Explanation{}, err
-	}
-	return plan.Explain(s.Graph, p, s.store, id), nil
+	return plan.Explain(f.graph, f.plan, s.store, f.id), nil
 }
 
 // compareRecords prints what differs between two records. It needs no campaign.
@@ -147,17 +119,4 @@ func (a *app) printLine(v any) error {
 	}
 	_, err = fmt.Fprintf(a.out, "%s\n", b)
 	return err
-}
-
-// completeNodes offers the addresses of the campaign.
-func (a *app) completeNodes(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	s, err := a.view(cmd.Context())
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	var out []string
-	for i := range s.Graph.Actions {
-		out = append(out, s.Graph.Actions[i].Addr)
-	}
-	return out, cobra.ShellCompDirectiveNoFileComp
 }

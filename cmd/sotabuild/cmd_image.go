@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sotabuild/sotabuild/executors/image"
+	"github.com/sotabuild/sotabuild/stdlib/result"
 )
 
 func imageCommand(a *app) *cobra.Command {
@@ -59,7 +60,7 @@ func imageBuildCommand(a *app) *cobra.Command {
 					Files int    `json:"files"`
 				}{"docker-archive:" + o.out, img.Identity(), len(files)})
 			}
-			fmt.Fprintf(a.out, "%s  %s  %d files\n", img.Identity(), o.out, len(files))
+			fmt.Fprintf(a.out, "%s  %s  %s\n", img.Identity(), o.out, result.Count(len(files), "file"))
 			return nil
 		},
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/sotabuild/sotabuild/stdlib/campaign/loops"
 	"github.com/sotabuild/sotabuild/stdlib/campaign/prepare"
 	"github.com/sotabuild/sotabuild/stdlib/campaign/rounds"
+	"github.com/sotabuild/sotabuild/stdlib/result"
 )
 
 // planOptions are the flags that plan and apply share.
@@ -202,7 +203,7 @@ func (a *app) showPlan(w io.Writer, s prepare.Outline, p *plan.Plan, order []bud
 	fmt.Fprint(w, beside.text())
 	helps := slices.DeleteFunc(slices.Clone(s.Unasked), func(addr string) bool { return addr == campaign.HostAddr || addr == campaign.ClientAddr })
 	if len(helps) > 0 {
-		fmt.Fprintf(w, "The help of %d programs is not known yet: apply asks for it first and checks every flag before the first server starts.\n", len(helps))
+		fmt.Fprintf(w, "The help of %s is not known yet: apply asks for it first and checks every flag before the first server starts.\n", result.Count(len(helps), "program"))
 	}
 	if slices.Contains(s.Unasked, campaign.ClientAddr) {
 		fmt.Fprintln(w, "The client was not calibrated on this machine within a week: apply does so first, in some ten seconds.")

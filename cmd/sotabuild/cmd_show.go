@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sotabuild/sotabuild/engine/cache"
-	"github.com/sotabuild/sotabuild/engine/graph"
 	"github.com/sotabuild/sotabuild/stdlib/campaign/show"
 	"github.com/sotabuild/sotabuild/stdlib/report"
 	"github.com/sotabuild/sotabuild/stdlib/report/export"
@@ -76,15 +75,12 @@ func (a *app) listFailed(v report.View) {
 
 // showNode prints the newest outputs of a node.
 func (a *app) showNode(s *session, addr string) error {
-	id, err := s.node(addr)
+	f, err := s.find(addr)
 	if err != nil {
 		return err
 	}
-	p, err := makePlan(s.Graph, s.store, planOptions{})
-	if err != nil {
-		return err
-	}
-	rec := p.Nodes[id].Record
+	addr = f.addr()
+	rec := f.plan.Nodes[f.id].Record
 	if rec == nil {
 		if h := s.store.History(addr); len(h) > 0 {
 			rec = h[len(h)-1]
@@ -119,12 +115,4 @@ func (a *app) printRecord(r cache.Reader, rec *cache.Record) error {
 		}
 	}
 	return nil
-}
-
-// node finds an address or says what is near it.
-func (s *session) node(addr string) (graph.NodeID, error) {
-	if id, ok := s.Graph.Lookup(addr); ok {
-		return id, nil
-	}
-	return 0, fail(codeUsage, fmt.Errorf("there is no node %q", addr), "`sotabuild plan --all` lists every node; quote the address for the shell")
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/sotabuild/sotabuild/stdlib/result"
 )
 
 func validateCommand(a *app) *cobra.Command {
@@ -18,7 +20,7 @@ func validateCommand(a *app) *cobra.Command {
 				return err
 			}
 			if !a.json {
-				fmt.Fprintf(a.out, "%s is valid: target %s against %d, %d scenarios.\n", c.Name, c.Sides.Target, len(c.Sides.Compare), len(c.Load.Scenarios))
+				fmt.Fprintf(a.out, "%s is valid: target %s against %d, %s.\n", c.Name, c.Sides.Target, len(c.Sides.Compare), result.Count(len(c.Load.Scenarios), "scenario"))
 			}
 			return nil
 		},

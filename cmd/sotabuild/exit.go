@@ -34,7 +34,7 @@ var codes = []struct {
 	{codeChanges, "changes present (plan --detailed-exitcode, fmt --check)"},
 	{codePlanStale, "the saved plan is stale"},
 	{codeLocked, "another sotabuild holds the store"},
-	{codeNodeFailed, "a node failed, or a framework gave no result"},
+	{codeNodeFailed, "a node failed, a framework gave no result, or no side came through its repeats"},
 	{codeGate, "a gate did not pass, the goal was not reached, or a budget left nodes for the next apply"},
 	{codeUsage, "the campaign or the command line is wrong"},
 	{codeInterrupted, "interrupted"},

@@ -20,6 +20,8 @@ import (
 
 	"github.com/sotabuild/sotabuild/executors"
 	"github.com/sotabuild/sotabuild/executors/docker"
+	"github.com/sotabuild/sotabuild/executors/docker/daemon"
+	"github.com/sotabuild/sotabuild/executors/docker/images"
 	"github.com/sotabuild/sotabuild/executors/image"
 )
 
@@ -29,7 +31,7 @@ const codesOnly = "the daemon knows exit codes only, where 128+n means the signa
 var dockerFixture = Fixture{
 	Name:    "docker",
 	Missing: dockerMissing,
-	New:     dockerNew(docker.Options{Network: "none", Files: docker.Shared}),
+	New:     dockerNew(daemon.Options{}, docker.Options{Network: "none", Files: docker.Shared}),
 	Adds:    []string{"HOME"},
 	Cannot:  map[string]string{"ExitAbove128": codesOnly},
 	Restart: restartedDaemon,
@@ -42,7 +44,7 @@ var dockerFixture = Fixture{
 var dockerCopied = Fixture{
 	Name:    "docker-copied",
 	Missing: dockerMissing,
-	New:     dockerNew(docker.Options{Network: "none", Files: docker.Copied}),
+	New:     dockerNew(daemon.Options{}, docker.Options{Network: "none", Files: docker.Copied}),
 	Adds:    []string{"HOME"},
 	Cannot: map[string]string{
 		"ExitAbove128":  codesOnly,
@@ -73,26 +75,26 @@ func TestDockerCopied(t *testing.T) {
 	Run(t, f)
 }
 
-func dockerNew(o docker.Options) func(string) (executors.Executor, error) {
+func dockerNew(at daemon.Options, o docker.Options) func(string) (executors.Executor, error) {
 	return func(string) (executors.Executor, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		e, err := docker.Dial(ctx, o)
+		d, err := daemon.Dial(ctx, at)
 		if err != nil {
-			return nil, err // not a nil *Executor in an interface
+			return nil, err
 		}
-		return e, nil
+		return docker.New(d, images.Of(d, images.Options{}), o), nil
 	}
 }
 
 func dockerMissing() string {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	e, err := docker.Dial(ctx, docker.Options{})
+	d, err := daemon.Dial(ctx, daemon.Options{})
 	if err != nil {
 		return err.Error() + "; .ci/start-docker starts one"
 	}
-	e.Close()
+	d.Close()
 	return ""
 }
 
@@ -115,6 +117,21 @@ func scratch(t *testing.T) string {
 		}
 	})
 	return "docker-archive:" + path
+}
+
+// loaded brings an image to the daemon, and returns the daemon's id for it.
+func loaded(t *testing.T, ref string) string {
+	t.Helper()
+	d, err := daemon.Dial(context.Background(), daemon.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	img, err := images.Of(d, images.Options{}).Get(context.Background(), ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return img.ConfigDigest
 }
 
 // fakeGPUs are two device nodes without a driver.
@@ -148,16 +165,9 @@ func api(t *testing.T) *client.Client {
 func strangerContainer(t *testing.T) func() bool {
 	cli := api(t)
 	ctx := context.Background()
-	img, err := dockerNew(docker.Options{})("")
-	if err != nil {
-		t.Fatal(err)
-	}
-	of, err := img.(*docker.Executor).Image(ctx, scratch(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	of := loaded(t, scratch(t))
 	made, err := cli.ContainerCreate(ctx, &container.Config{
-		Image: of.ConfigDigest, Entrypoint: []string{actor, "stranger", "sleep", "1h"},
+		Image: of, Entrypoint: []string{actor, "stranger", "sleep", "1h"},
 		Labels: map[string]string{executors.LabelRun: "run-of-nobody", executors.LabelTask: "suite-x", "dev.sotabuild.dir": "/tmp"},
 	}, &container.HostConfig{NetworkMode: "none", Binds: []string{actor + ":" + actor + ":ro"}}, nil, nil, fmt.Sprintf("sotabuild-stranger-%d", time.Now().UnixNano()))
 	if err != nil {
@@ -218,7 +228,7 @@ func restartedDaemon(t *testing.T, _ string) (executors.Executor, func()) {
 		}
 	})
 	script("start")
-	e, err := dockerNew(docker.Options{Host: "unix://" + dir + "/d.sock", Network: "none"})("")
+	e, err := dockerNew(daemon.Options{Host: "unix://" + dir + "/d.sock"}, docker.Options{Network: "none"})("")
 	if err != nil {
 		t.Fatal(err)
 	}

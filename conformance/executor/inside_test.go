@@ -11,7 +11,8 @@ import (
 	"github.com/docker/docker/api/types/container"
 
 	"github.com/sotabuild/sotabuild/executors"
-	"github.com/sotabuild/sotabuild/executors/docker"
+	"github.com/sotabuild/sotabuild/executors/docker/daemon"
+	"github.com/sotabuild/sotabuild/executors/docker/inside"
 	"github.com/sotabuild/sotabuild/executors/runner"
 )
 
@@ -29,11 +30,11 @@ var insideFixture = Fixture{
 	New: func(tasks string) (executors.Executor, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		in, err := docker.Enter(ctx, docker.Options{Self: os.Getenv(insideSelf)}, os.Getenv(insideName), tasks)
+		d, err := daemon.Dial(ctx, daemon.Options{Self: os.Getenv(insideSelf)})
 		if err != nil {
 			return nil, err
 		}
-		return in, nil
+		return inside.Enter(d, os.Getenv(insideName), tasks)
 	},
 	Adds: []string{runner.EnvLifeline},
 	Cannot: map[string]string{
@@ -56,15 +57,7 @@ func TestDockerExec(t *testing.T) {
 		return
 	}
 	cli, ctx := api(t), context.Background()
-	made, err := dockerNew(docker.Options{})("")
-	if err != nil {
-		t.Fatal(err)
-	}
 	f.Image = scratch(t)
-	img, err := made.(*docker.Executor).Image(ctx, f.Image)
-	if err != nil {
-		t.Fatal(err)
-	}
 	name := fmt.Sprintf("suite-exec-%d", os.Getpid())
 	t.Setenv(insideName, name)
 	t.Setenv(insideSelf, actor)
@@ -75,7 +68,7 @@ func TestDockerExec(t *testing.T) {
 	host := &container.HostConfig{Init: &yes, NetworkMode: "none"}
 	// Every case has its own folder for temporary files below this one.
 	host.Binds = []string{os.TempDir() + ":" + os.TempDir(), filepath.Dir(actor) + ":" + filepath.Dir(actor) + ":ro"}
-	box, err := cli.ContainerCreate(ctx, &container.Config{Image: img.ConfigDigest, Entrypoint: []string{actor, "mark-of-the-container", "sleep", "1h"}}, host, nil, nil, name)
+	box, err := cli.ContainerCreate(ctx, &container.Config{Image: loaded(t, f.Image), Entrypoint: []string{actor, "mark-of-the-container", "sleep", "1h"}}, host, nil, nil, name)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sotabuild/sotabuild/executors"
 	"github.com/sotabuild/sotabuild/executors/docker"
+	"github.com/sotabuild/sotabuild/executors/docker/daemon"
 	"github.com/sotabuild/sotabuild/executors/runner"
 )
 
@@ -29,7 +30,7 @@ func TestSupervisorInContainer(t *testing.T) {
 	for _, files := range []docker.Files{docker.Shared, docker.Copied} {
 		t.Run(string(files), func(t *testing.T) {
 			f := dockerFixture
-			f.Image, f.New = scratch(t), dockerNew(docker.Options{Network: "none", Files: files, Self: self})
+			f.Image, f.New = scratch(t), dockerNew(daemon.Options{Self: self}, docker.Options{Network: "none", Files: files})
 			b := &bench{Fixture: f, t: t, tasks: t.TempDir()}
 			j := b.job()
 			j.Process.Args = nil

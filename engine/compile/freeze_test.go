@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -103,6 +104,31 @@ func TestThawedGraphIsTheSame(t *testing.T) {
 			if diff := cmp.Diff(fmt.Sprint(x, xp), fmt.Sprint(y, yp)); diff != "" {
 				t.Fatalf("%q (-built +thawed):\n%s", name, diff)
 			}
+		}
+	}
+}
+
+// A new field cannot be forgotten: a plan of the thawed graph would miss it. Who
+// adds one writes it in Freeze, sets it in varied, and names it here.
+func TestEveryFieldIsFrozen(t *testing.T) {
+	for _, x := range []struct {
+		of    reflect.Type
+		names string
+	}{
+		{reflect.TypeFor[Decl](), "Addr Kind Block Spec Inputs Order Batch Resources Timeout Turn Skip"}, // but for Spec, and Order, which Orders says
+		{reflect.TypeFor[Action](), "Decl ID Data Orders Accept own"},
+		{reflect.TypeFor[Input](), "Name From Output"},
+		{reflect.TypeFor[Resources](), "GPUs Quiet Host"},
+		{reflect.TypeFor[samples.Rule](), "Samples MaxAge Bounds Wanting"},
+		{reflect.TypeFor[samples.Bound](), "Fact Most Class Reason"},
+		{reflect.TypeFor[key.Fact](), "Name Label Type Value"},
+	} {
+		var names []string
+		for f := range x.of.Fields() {
+			names = append(names, f.Name)
+		}
+		if got := strings.Join(names, " "); got != x.names {
+			t.Errorf("%v has the fields %s, and %s are frozen", x.of, got, x.names)
 		}
 	}
 }

@@ -58,7 +58,11 @@ func (v View) Text() string {
 		fmt.Fprintf(&b, "= %s  %s\n", v.Loop.Address(r.Number), r.Decision.Why)
 	}
 	if v.Over {
-		fmt.Fprintf(&b, "Loop %s is over after %d of at most %d rounds.\n", v.Loop.at(), len(v.Rounds), v.Loop.Bound)
+		s := "s"
+		if v.Loop.Bound == 1 {
+			s = ""
+		}
+		fmt.Fprintf(&b, "Loop %s is over after %d of at most %d round%s.\n", v.Loop.at(), len(v.Rounds), v.Loop.Bound, s)
 	}
 	return b.String()
 }

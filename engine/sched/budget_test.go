@@ -95,7 +95,7 @@ func TestTurnsUnderABudget(t *testing.T) {
 			forecast = append(forecast, s.Nodes...)
 			if s.Left == 0 {
 				fits = append(fits, s.Nodes...)
-			} else if s.Seconds != 10 || s.GPUs != 1 || !strings.Contains(s.Why, "0.001 GPU-hours are left, and it would take about 10s") {
+			} else if s.Seconds != 10 || s.GPUs != 1 || !strings.HasSuffix(s.Why, "0.001 GPU-hours are left, and it would take about 10s on 1 GPU") {
 				t.Errorf("forecast: %+v", s)
 			}
 		}

@@ -1,236 +1,364 @@
 package docker
 
 import (
-	"archive/tar"
 	"bytes"
-	"encoding/binary"
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
-	"github.com/docker/docker/api/types/container"
-	"github.com/docker/docker/api/types/mount"
-	"github.com/docker/docker/api/types/system"
-	"github.com/docker/go-units"
-	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-containerregistry/pkg/registry"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/sotabuild/sotabuild/executors"
+	"github.com/sotabuild/sotabuild/executors/docker/daemon"
+	"github.com/sotabuild/sotabuild/executors/docker/images"
 )
 
-func TestRequest(t *testing.T) {
-	e := &Executor{o: Options{Self: "/opt/sotabuild", Network: "none"}}
-	task := executors.Task{
-		ID: "t-1", Dir: "/w/t-1", StopGrace: 5e9, Labels: map[string]string{executors.LabelRun: "r"},
-		Process: specs.Process{Args: []string{"/opt/sotabuild", "runner", "spec.json"}, Env: []string{"A=1", "PATH=/x"},
-			User: specs.User{UID: 5, GID: 6, AdditionalGids: []uint32{7}}, Capabilities: &specs.LinuxCapabilities{Bounding: []string{"CAP_SYS_ADMIN"}}},
-		Mounts:    []specs.Mount{{Source: "/models", Destination: "/models", Options: []string{"ro"}}},
-		Resources: executors.Resources{GPUs: []string{"GPU-1", "0"}, CPUs: 2, Memory: 1 << 30, ShmSize: 1 << 20, Ulimits: map[string]uint64{"nofile": 9, "memlock": 1<<64 - 1}},
+// busybox is the image that .ci/start-docker loads.
+const busybox = "sotabuild-test:busybox"
+
+// real connects to the daemon of this machine. Both the executor and the images
+// say things to o.Say.
+func real(t *testing.T, at daemon.Options, o Options) *Executor {
+	t.Helper()
+	d, err := daemon.Dial(t.Context(), at)
+	if err == nil {
+		_, err = d.Image(t.Context(), busybox)
 	}
-	host, err := hostOf(e, task, Shared)
+	if err != nil {
+		if slices.Contains(strings.Split(os.Getenv("SOTABUILD_REQUIRE"), ","), "docker") {
+			t.Fatalf("docker is required here and missing: %v", err)
+		}
+		t.Skipf("SKIPPED, docker is not on this machine; .ci/start-docker starts it: %v", err)
+	}
+	e := New(d, images.Of(d, images.Options{Say: o.Say}), o)
+	t.Cleanup(func() { e.Close() })
+	return e
+}
+
+// runOf is the test's run. The daemon is shared with whoever runs the same test
+// at the same time.
+func runOf(t *testing.T) string { return fmt.Sprintf("%s-%d", t.Name(), os.Getpid()) }
+
+// shell is a task that runs a shell script; it is reaped with the test.
+func shell(t *testing.T, e *Executor, script string) executors.Task {
+	t.Helper()
+	task := executors.Task{
+		ID: executors.TaskID(fmt.Sprintf("docker-test-%d", time.Now().UnixNano())), Image: busybox,
+		Process: specs.Process{Args: []string{"/bin/sh", "-c", script}, Env: []string{"PATH=/bin"}},
+		Labels:  map[string]string{executors.LabelRun: runOf(t)},
+	}
+	task.Dir = filepath.Join(t.TempDir(), string(task.ID))
+	if err := os.Mkdir(task.Dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx := context.Background()
+		list, err := e.List(ctx, runOf(t))
+		for _, h := range list {
+			if err == nil {
+				err = e.Reap(ctx, h)
+			}
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	return task
+}
+
+func start(t *testing.T, e *Executor, task executors.Task) executors.Handle {
+	t.Helper()
+	if err := e.Check(task); err != nil {
+		t.Fatal(err)
+	}
+	h, err := e.Start(t.Context(), task)
 	if err != nil {
 		t.Fatal(err)
 	}
-	yes := true
-	want := &container.HostConfig{
-		Init: &yes, NetworkMode: "none", ShmSize: 1 << 20, CapAdd: []string{"SYS_ADMIN"}, GroupAdd: []string{"7"},
-		LogConfig: container.LogConfig{Type: "local", Config: map[string]string{"max-size": "1t", "max-file": "1", "compress": "false"}},
-		Mounts: []mount.Mount{
-			{Type: "bind", Source: "/w/t-1", Target: "/w/t-1"},
-			{Type: "bind", Source: "/opt/sotabuild", Target: "/opt/sotabuild", ReadOnly: true},
-			{Type: "bind", Source: "/models", Target: "/models", ReadOnly: true},
-		},
-		Resources: container.Resources{
-			NanoCPUs: 2e9, Memory: 1 << 30, MemorySwap: 1 << 30,
-			Ulimits:        []*units.Ulimit{{Name: "memlock", Soft: -1, Hard: -1}, {Name: "nofile", Soft: 9, Hard: 9}},
-			DeviceRequests: []container.DeviceRequest{{Driver: "nvidia", DeviceIDs: []string{"GPU-1", "0"}, Capabilities: [][]string{{"gpu", "compute", "utility"}}}},
-		},
-	}
-	if d := cmp.Diff(want, host); d != "" {
-		t.Errorf("how it is run (-want +got):\n%s", d)
-	}
-	wantConfig := &container.Config{
-		Image: "sha256:1", User: "5:6", WorkingDir: "/w/t-1", Entrypoint: task.Process.Args,
-		Env:         []string{"A=1", "PATH=/x", "HOSTNAME", "OF_IMAGE"},
-		Healthcheck: &container.HealthConfig{Test: []string{"NONE"}},
-		Labels: map[string]string{executors.LabelRun: "r", executors.LabelTask: "t-1", "dev.sotabuild.dir": "/w/t-1",
-			"dev.sotabuild.files": "shared", "dev.sotabuild.deadline_ns": "0", "dev.sotabuild.grace_ns": "5000000000"},
-	}
-	if d := cmp.Diff(wantConfig, configOf(e, task, Shared, "sha256:1", []string{"PATH=/bin", "OF_IMAGE=1"})); d != "" {
-		t.Errorf("what runs (-want +got):\n%s", d)
-	}
-	if len(task.Labels) != 1 {
-		t.Errorf("the task's own labels were changed: %v", task.Labels)
-	}
+	return h
+}
 
-	task.Resources = executors.Resources{NetHost: true, IPCHost: true, GPUs: []string{"3", "vendor.com/gpu=4", "/dev/dri/renderD128"}}
-	e.o.CDI = true
-	if host, err = hostOf(e, task, Copied); err != nil {
+func wait(t *testing.T, e *Executor, h executors.Handle) executors.Outcome {
+	t.Helper()
+	o, err := e.Wait(t.Context(), h)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if host.NetworkMode != "host" || host.IpcMode != "host" || len(host.Mounts) != 1 {
-		t.Errorf("network %s, ipc %s, mounts %v", host.NetworkMode, host.IpcMode, host.Mounts)
-	}
-	wantGPUs := container.Resources{
-		DeviceRequests: []container.DeviceRequest{{Driver: "cdi", DeviceIDs: []string{"nvidia.com/gpu=3", "vendor.com/gpu=4"}}},
-		Devices:        []container.DeviceMapping{{PathOnHost: "/dev/dri/renderD128", PathInContainer: "/dev/dri/renderD128", CgroupPermissions: "rwm"}},
-	}
-	if d := cmp.Diff(wantGPUs, host.Resources); d != "" {
-		t.Errorf("GPUs (-want +got):\n%s", d)
-	}
-	for want, change := range map[string]func(*executors.Task){
-		"no effect with the host's ipc": func(t *executors.Task) { t.Resources = executors.Resources{IPCHost: true, ShmSize: 1} },
-		`no mount option "exec"`:        func(t *executors.Task) { t.Mounts[0].Options = []string{"exec"} },
-		"needs absolute paths":          func(t *executors.Task) { t.Mounts[0].Source = "models" },
-	} {
-		bad := task
-		bad.Mounts = []specs.Mount{task.Mounts[0]}
-		change(&bad)
-		if _, err := hostOf(e, bad, Shared); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("the error is %v, want %q", err, want)
-		}
-	}
+	return o
 }
 
-func TestUser(t *testing.T) {
-	root := executors.Task{}
-	e := &Executor{}
-	if got, want := e.user(root), fmt.Sprintf("%d:%d", os.Getuid(), os.Getgid()); got != want {
-		t.Errorf("nobody named runs as %s, want the engine's user %s", got, want)
-	}
-	e.info = system.Info{SecurityOptions: []string{"name=seccomp,profile=default", "name=rootless"}}
-	if got := e.user(root); got != "0:0" {
-		t.Errorf("in a rootless daemon: %s, want root, who is that user", got)
-	}
-}
-
-func frame(stream byte, text string) []byte {
-	head := make([]byte, 8)
-	head[0] = stream
-	binary.BigEndian.PutUint32(head[4:], uint32(len(text)))
-	return append(head, text...)
-}
-
-func TestDemux(t *testing.T) {
-	full := strings.Repeat("x", chunk)
-	for name, c := range map[string]struct {
-		in   [][]byte
+// TestGPUsWithoutDriver: the daemon's own words reach the outcome, and the task
+// counts as never started.
+func TestGPUsWithoutDriver(t *testing.T) {
+	for _, c := range []struct {
+		gpu  string
 		want string
 	}{
-		"lines":        {[][]byte{frame(1, "a\n"), frame(2, "b\n"), frame(1, "end")}, "a\nb\nend"},
-		"lost newline": {[][]byte{frame(1, full), frame(1, "y"), frame(1, "z\n")}, full + "y\nz\n"},
-		"kept newline": {[][]byte{frame(1, full), frame(1, full), frame(1, "y\n")}, full + full + "y\n"},
-		"two streams":  {[][]byte{frame(1, full), frame(2, "no"), frame(1, "y")}, full + "noy\n"},
-		"full line":    {[][]byte{frame(1, full[1:]+"\n"), frame(1, "y")}, full[1:] + "\ny"},
+		{"0", `could not select device driver "nvidia"`},
+		{"nvidia.com/gpu=0", `could not select device driver "cdi"`},
+		{"/dev/no-such-gpu", "/dev/no-such-gpu"},
 	} {
-		var got bytes.Buffer
-		if err := demux(&got, bytes.NewReader(bytes.Join(c.in, nil))); err != nil || got.String() != c.want {
-			t.Errorf("%s: %d bytes, %v; want %d", name, got.Len(), err, len(c.want))
+		e := real(t, daemon.Options{}, Options{Network: "none"})
+		task := shell(t, e, "exit 0")
+		task.Resources.GPUs = []string{c.gpu}
+		if o := wait(t, e, start(t, e, task)); o.Reason != executors.NotStarted || !strings.Contains(o.Detail, c.want) {
+			t.Errorf("GPU %s: outcome %+v, want not started: %s", c.gpu, o, c.want)
 		}
-	}
-	cut := frame(1, "abc")
-	if err := demux(&bytes.Buffer{}, bytes.NewReader(cut[:9])); err == nil {
-		t.Error("a stream that was cut off is no error")
-	}
-	if err := demux(&bytes.Buffer{}, strings.NewReader("no multiplexed stream")); err == nil {
-		t.Error("a raw stream was read as frames")
 	}
 }
 
-func TestRestPassesEachByteOnce(t *testing.T) {
-	var got bytes.Buffer
-	r := &rest{w: &got}
-	for _, reading := range []string{"abc", "abcdef", "ab", "abcdefgh"} {
-		r.again()
-		for _, c := range []byte(reading) {
-			if n, err := r.Write([]byte{c}); n != 1 || err != nil {
-				t.Fatal(n, err)
-			}
-		}
+func TestImageThatIsNotThere(t *testing.T) {
+	e := real(t, daemon.Options{}, Options{Network: "none"})
+	short := shell(t, e, "exit 0")
+	short.Image = "no-such-image"
+	if err := e.Check(short); err == nil || !strings.Contains(err.Error(), "write REGISTRY/NAME:TAG") {
+		t.Errorf("a short name that is not there: %v", err)
 	}
-	if got.String() != "abcdefgh" {
-		t.Errorf("passed on %q", got.String())
+	if o := wait(t, e, mustStart(t, e, short)); o.Reason != executors.NotStarted {
+		t.Errorf("its outcome is %+v", o)
+	}
+	none := shell(t, e, "exit 0")
+	none.Image = ""
+	if err := e.Check(none); err == nil || !strings.Contains(err.Error(), "needs an image") {
+		t.Errorf("no image: %v", err)
 	}
 }
 
-func TestUnpackStaysInside(t *testing.T) {
-	outside := filepath.Join(t.TempDir(), "outside")
-	if err := os.WriteFile(outside, []byte("mine"), 0o600); err != nil {
+func mustStart(t *testing.T, e *Executor, task executors.Task) executors.Handle {
+	t.Helper()
+	h, err := e.Start(t.Context(), task)
+	if err != nil {
 		t.Fatal(err)
 	}
-	pack := func(headers ...tar.Header) *bytes.Buffer {
-		var b bytes.Buffer
-		w := tar.NewWriter(&b)
-		for _, h := range headers {
-			if h.Typeflag == tar.TypeReg {
-				h.Size = 4
-			}
-			if err := w.WriteHeader(&h); err != nil {
-				t.Fatal(err)
-			}
-			if h.Size > 0 {
-				w.Write([]byte("evil"))
-			}
-		}
-		w.Close()
-		return &b
-	}
-	dir := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, ".docker"), 0o700); err != nil {
+	return h
+}
+
+// TestContainerRemovedByOthers: a task that vanished is lost, and stays it.
+func TestContainerRemovedByOthers(t *testing.T) {
+	e := real(t, daemon.Options{}, Options{Network: "none"})
+	h := start(t, e, shell(t, e, "sleep 100"))
+	id, _, _ := strings.Cut(h.Ref, ":")
+	if err := e.d.Remove(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
-	for name, b := range map[string]*bytes.Buffer{
-		"link out":      pack(tar.Header{Typeflag: tar.TypeSymlink, Name: "t/l", Linkname: filepath.Dir(outside)}, tar.Header{Typeflag: tar.TypeReg, Name: "t/l/outside"}),
-		"dots":          pack(tar.Header{Typeflag: tar.TypeReg, Name: "t/../../../../../.." + outside}),
-		"hard link out": pack(tar.Header{Typeflag: tar.TypeLink, Name: "t/h", Linkname: "t/../.." + outside}, tar.Header{Typeflag: tar.TypeReg, Name: "t/h"}),
-		"our notes":     pack(tar.Header{Typeflag: tar.TypeReg, Name: "t/.docker/task.json"}),
-		"notes by link": pack(tar.Header{Typeflag: tar.TypeSymlink, Name: "t/.docker", Linkname: "x"}),
-	} {
-		err := unpack(b, dir)
-		t.Logf("%s: %v", name, err)
-		if text, err := os.ReadFile(outside); err != nil || string(text) != "mine" {
-			t.Fatalf("%s: the file outside is %q, %v", name, text, err)
+	for range 2 {
+		if o := wait(t, e, h); o.Reason != executors.Lost {
+			t.Errorf("outcome %+v, want lost", o)
 		}
-		if _, err := os.Lstat(filepath.Join(dir, ".docker", "task.json")); !errors.Is(err, os.ErrNotExist) {
-			t.Fatalf("%s: our notes were written: %v", name, err)
-		}
+	}
+	if err := e.Stop(t.Context(), h, time.Second); err != nil {
+		t.Errorf("stopping it: %v", err)
 	}
 }
 
-func TestVersionsCompare(t *testing.T) {
-	for _, c := range [][2]string{{"1.9", "1.41"}, {"1.40", "1.41"}, {"0.99", "1.0"}} {
-		if !older(c[0], c[1]) || older(c[1], c[0]) || older(c[0], c[0]) {
-			t.Errorf("%s and %s", c[0], c[1])
-		}
+// TestNameTakenByAStranger: a container that has a task's name and not its
+// labels is left alone, and the start says so.
+func TestNameTakenByAStranger(t *testing.T) {
+	e := real(t, daemon.Options{}, Options{Network: "none"})
+	task := shell(t, e, "exit 0")
+	stranger := command(t, "create", "--name", daemon.Name(task.ID), busybox, "/bin/true")
+	defer command(t, "rm", "--force", stranger)
+	if h, err := e.Start(t.Context(), task); err == nil || !strings.Contains(err.Error(), "is not of this task") {
+		t.Errorf("started as %v, %v", h, err)
+	}
+	if box, err := e.d.Look(t.Context(), daemon.Name(task.ID)); err != nil || box == nil || box.ID != stranger {
+		t.Errorf("the stranger: %+v, %v", box, err)
 	}
 }
 
-func TestDialSaysWhatIsWrong(t *testing.T) {
-	old := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Api-Version", "1.38")
-		w.Header().Set("Ostype", "linux")
+// TestMadeAndNotWrittenDown: an engine that died between making the container
+// and writing its id down leaves it to the next one.
+func TestMadeAndNotWrittenDown(t *testing.T) {
+	e := real(t, daemon.Options{}, Options{Network: "none"})
+	task := shell(t, e, "exit 7")
+	img, err := e.images.Get(t.Context(), busybox)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, _, err := e.create(t.Context(), task, img)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := e.List(t.Context(), runOf(t))
+	if err != nil || len(list) != 1 {
+		t.Fatalf("listed %v, %v", list, err)
+	}
+	h := start(t, e, task)
+	if h != list[0] || !strings.HasPrefix(h.Ref, id) {
+		t.Errorf("handle %v, want the container %.12s", h, id)
+	}
+	if o := wait(t, e, h); o.Reason != executors.Exited || o.Code != 7 {
+		t.Errorf("outcome %+v", o)
+	}
+}
+
+// proxied puts a proxy in front of the daemon, which handles what it wants to.
+func proxied(t *testing.T, e *Executor, handle func(http.ResponseWriter, *http.Request) bool) http.Handler {
+	t.Helper()
+	socket, ok := strings.CutPrefix(e.d.Host(), "unix://")
+	if !ok {
+		t.Skip("SKIPPED, the docker daemon is not behind a socket of this host")
+	}
+	through := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: "docker"})
+	through.Transport = &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", socket) }}
+	through.FlushInterval = -1
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !handle(w, r) {
+			through.ServeHTTP(w, r)
+		}
+	})
+}
+
+// TestDaemonWithoutOurFiles: a daemon on another host refuses the mount of the
+// task's folder; then the folder is copied there and back.
+func TestDaemonWithoutOurFiles(t *testing.T) {
+	var refused atomic.Int32
+	far := httptest.NewServer(proxied(t, real(t, daemon.Options{}, Options{}), func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method != http.MethodPost || !strings.HasSuffix(r.URL.Path, "/containers/create") {
+			return false
+		}
+		body, err := io.ReadAll(r.Body)
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		var asked struct {
+			HostConfig struct{ Mounts []struct{ Source string } }
+		}
+		if err != nil || json.Unmarshal(body, &asked) != nil || len(asked.HostConfig.Mounts) == 0 {
+			return false
+		}
+		refused.Add(1)
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusBadRequest)
+		fmt.Fprintf(w, `{"message":"invalid mount config for type \"bind\": bind source path does not exist: %s"}`, asked.HostConfig.Mounts[0].Source)
+		return true
 	}))
-	defer old.Close()
+	t.Cleanup(far.Close)
 	t.Setenv("DOCKER_CERT_PATH", "")
-	for name, c := range map[string]struct {
-		o    Options
-		want string
-	}{
-		"nobody":  {Options{Host: "unix:///no/such.sock"}, "no daemon answers at unix:///no/such.sock"},
-		"old":     {Options{Host: "tcp" + strings.TrimPrefix(old.URL, "http")}, "speaks API 1.38 at most, and 1.41 (Docker 20.10) is the oldest"},
-		"scheme":  {Options{Host: "http://x"}, "is none of unix:///PATH"},
-		"certs":   {Options{Host: "tcp://127.0.0.1:1", Certs: "/no/such"}, "ca.pem, cert.pem and key.pem in /no/such"},
-		"program": {Options{Self: "sotabuild"}, "no absolute path"},
-		"ssh":     {Options{Host: "ssh://"}, "ssh"},
-	} {
-		if _, err := Dial(t.Context(), c.o); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v, want %q", name, err, c.want)
-		}
+	var said []string
+	self, err := os.Executable() // stands for our program: it only has to appear
+	if err != nil {
+		t.Fatal(err)
 	}
+	e := real(t, daemon.Options{Host: "tcp" + strings.TrimPrefix(far.URL, "http"), Self: self}, Options{Network: "none", Say: func(line string) { said = append(said, line) }})
+	task := shell(t, e, "")
+	task.Process.Args = []string{self, "-test.run=^$"} // exits with 0
+	if err := os.WriteFile(filepath.Join(task.Dir, "spec.json"), []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h := start(t, e, task)
+	if refused.Load() != 1 || len(said) != 1 || !strings.Contains(said[0], "does not see this host's files") {
+		t.Errorf("%d refusals, and it said %q", refused.Load(), said)
+	}
+	wait(t, e, h)
+	second := shell(t, e, "cat spec.json && echo new > made && ln -s made link && chmod 700 made")
+	if err := os.WriteFile(filepath.Join(second.Dir, "spec.json"), []byte("the spec"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h = start(t, e, second)
+	var out bytes.Buffer
+	if err := e.Logs(t.Context(), h, &out); err != nil || out.String() != "the spec" {
+		t.Errorf("it printed %q, %v", out.String(), err)
+	}
+	if o := wait(t, e, h); o.Reason != executors.Exited || o.Code != 0 {
+		t.Errorf("outcome %+v", o)
+	}
+	info, err := os.Stat(filepath.Join(second.Dir, "made"))
+	if err != nil || info.Mode() != 0o700 {
+		t.Errorf("what it made: %v, %v", info, err)
+	}
+	if to, err := os.Readlink(filepath.Join(second.Dir, "link")); err != nil || to != "made" {
+		t.Errorf("its link: %q, %v", to, err)
+	}
+	if refused.Load() != 1 {
+		t.Errorf("the second task was tried with mounts again")
+	}
+}
+
+// TestPulledByDigest: an image comes from its registry once, and is known by
+// the digest from then on.
+func TestPulledByDigest(t *testing.T) {
+	var said []string
+	e := real(t, daemon.Options{}, Options{Network: "none", Say: func(line string) { said = append(said, line) }})
+	host := registryWith(t, busybox)
+	byTag := host + "/test/busybox:1"
+	t.Cleanup(func() {
+		if err := e.d.RemoveImage(context.Background(), byTag); err != nil {
+			t.Error(err)
+		}
+	})
+	task := shell(t, e, "exit 7")
+	task.Image = byTag
+	if o := wait(t, e, start(t, e, task)); o.Reason != executors.Exited || o.Code != 7 {
+		t.Errorf("outcome %+v", o)
+	}
+	if len(said) == 0 || said[0] != "pulling image "+byTag {
+		t.Errorf("it said %q", said)
+	}
+	img, err := e.images.Get(t.Context(), byTag)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(img.ManifestDigest, "sha256:") || img.Pinned() != host+"/test/busybox@"+img.ManifestDigest {
+		t.Errorf("pinned as %q", img.Pinned())
+	}
+	said = nil
+	pinned := shell(t, e, "exit 8")
+	pinned.Image = img.Pinned()
+	if o := wait(t, e, start(t, e, pinned)); o.Reason != executors.Exited || o.Code != 8 || len(said) > 0 {
+		t.Errorf("by digest: outcome %+v; it said %q", o, said)
+	}
+	gone := shell(t, e, "exit 0")
+	gone.Image = host + "/test/no-such:1"
+	h, err := e.Start(t.Context(), gone)
+	if err == nil {
+		if o := wait(t, e, h); o.Reason != executors.NotStarted {
+			t.Errorf("an image that the registry does not have: %+v", o)
+		}
+	} else if !strings.Contains(err.Error(), "no-such") {
+		t.Errorf("an image that the registry does not have: %v", err)
+	}
+}
+
+// registryWith serves a registry on this host and pushes an image of the
+// daemon's to it as test/busybox:1. It returns the registry's address.
+func registryWith(t *testing.T, ref string) string {
+	t.Helper()
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	t.Cleanup(server.Close)
+	host := strings.TrimPrefix(server.URL, "http://")
+	name := host + "/test/busybox:1"
+	command(t, "tag", ref, name)
+	command(t, "push", "--quiet", name)
+	command(t, "rmi", name)
+	return host
+}
+
+// command is the docker command, which looks and acts from outside.
+func command(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := exec.Command("docker", args...).Output()
+	if err != nil {
+		if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+			err = fmt.Errorf("%w: %s", err, exit.Stderr)
+		}
+		t.Fatalf("docker %s: %v", strings.Join(args, " "), err)
+	}
+	return strings.TrimSpace(string(out))
 }

@@ -4,13 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
-	"github.com/containerd/errdefs"
-	"github.com/docker/docker/api/types/container"
-
 	"github.com/sotabuild/sotabuild/executors"
+	"github.com/sotabuild/sotabuild/executors/docker/daemon"
 	"github.com/sotabuild/sotabuild/executors/image"
 	"github.com/sotabuild/sotabuild/executors/ledger"
 )
@@ -56,7 +53,7 @@ func (e *Executor) Start(ctx context.Context, t executors.Task) (executors.Handl
 // that asking again cannot change is noted in s.
 func (e *Executor) make(ctx context.Context, t executors.Task, s *state) error {
 	refuse := func(err error) error {
-		if ctx.Err() != nil || away(err) && !errors.Is(err, image.ErrUnusable) {
+		if ctx.Err() != nil || daemon.Away(err) && !errors.Is(err, image.ErrUnusable) {
 			return fmt.Errorf("starting task %s: %w", t.ID, err)
 		}
 		s.Refused = err.Error()
@@ -65,23 +62,23 @@ func (e *Executor) make(ctx context.Context, t executors.Task, s *state) error {
 		}
 		return nil
 	}
-	f, err := e.resolve(ctx, t.Image)
+	img, err := e.images.Get(ctx, t.Image)
 	if err != nil {
 		return refuse(err)
 	}
-	id, files, err := e.create(ctx, t, f)
-	for late := time.Now().Add(awayPatience); errdefs.IsConflict(err); {
+	id, copied, err := e.create(ctx, t, img)
+	for late := time.Now().Add(daemon.Patience); daemon.Conflict(err); {
 		// Made for an engine that died before it wrote that down, or being made
 		// for one: then the name is taken and nobody bears it yet.
-		box, lookErr := e.look(ctx, containerName(t.ID))
+		box, lookErr := e.d.Look(ctx, daemon.Name(t.ID))
 		if lookErr != nil {
 			return lookErr
 		}
 		if box != nil {
-			if !ours(box, t.ID) || box.Config.Labels[labelDir] != t.Dir {
-				return fmt.Errorf("starting task %s: a container called %s is there, and it is not of this task", t.ID, containerName(t.ID))
+			if box.Task != t.ID || box.Dir != t.Dir {
+				return fmt.Errorf("starting task %s: a container called %s is there, and it is not of this task", t.ID, daemon.Name(t.ID))
 			}
-			id, files, err = box.ID, Files(box.Config.Labels[labelFiles]), nil
+			id, copied, err = box.ID, box.Copied, nil
 			break
 		}
 		if time.Now().After(late) {
@@ -92,14 +89,14 @@ func (e *Executor) make(ctx context.Context, t executors.Task, s *state) error {
 			return fmt.Errorf("starting task %s: %w", t.ID, ctx.Err())
 		case <-time.After(50 * time.Millisecond):
 		}
-		id, files, err = e.create(ctx, t, f)
+		id, copied, err = e.create(ctx, t, img)
 	}
 	if err != nil {
 		return refuse(err)
 	}
 	s.Container = id
-	if files == Copied {
-		if err := e.copyIn(ctx, t, id); err != nil {
+	if copied {
+		if err := e.d.CopyIn(ctx, id, t); err != nil {
 			return refuse(err)
 		}
 	}
@@ -109,97 +106,57 @@ func (e *Executor) make(ctx context.Context, t executors.Task, s *state) error {
 // create makes the container. Where it is not known yet whether the daemon
 // sees our files, a folder that only we have tells: the mount of the task's is
 // refused, and the same container without it is not.
-func (e *Executor) create(ctx context.Context, t executors.Task, f *found) (id string, files Files, err error) {
-	files = e.filesNow()
-	if files == Auto {
-		files = Shared
+func (e *Executor) create(ctx context.Context, t executors.Task, img *image.Image) (id string, copied bool, err error) {
+	files := e.filesNow()
+	id, err = e.d.Create(ctx, e.request(t, img, files))
+	if files != Auto {
+		return id, files == Copied, err
 	}
-	id, err = e.createWith(ctx, t, f, files)
-	if err == nil && e.filesNow() == Auto {
+	if err == nil {
 		e.setFiles(Shared)
 	}
-	if e.filesNow() == Auto && errdefs.IsInvalidArgument(err) {
-		if copied, again := e.createWith(ctx, t, f, Copied); again == nil {
+	if daemon.Invalid(err) {
+		if far, again := e.d.Create(ctx, e.request(t, img, Copied)); again == nil {
 			e.setFiles(Copied)
-			e.o.Say(fmt.Sprintf("the Docker daemon at %s does not see this host's files: tasks' folders are copied", e.cli.DaemonHost()))
-			return copied, Copied, nil
+			e.o.Say(fmt.Sprintf("the Docker daemon at %s does not see this host's files: tasks' folders are copied", e.d.Host()))
+			return far, true, nil
 		}
 	}
-	return id, files, err
-}
-
-func (e *Executor) setFiles(f Files) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.files = f
-}
-
-func (e *Executor) createWith(ctx context.Context, t executors.Task, f *found, files Files) (string, error) {
-	host, err := hostOf(e, t, files)
-	if err != nil {
-		return "", fmt.Errorf("%w: %w", errdefs.ErrInvalidArgument, err)
-	}
-	made, err := e.cli.ContainerCreate(ctx, configOf(e, t, files, f.id, f.img.Config.Env), host, nil, nil, containerName(t.ID))
-	if err != nil {
-		return "", err
-	}
-	return made.ID, nil
+	return id, false, err
 }
 
 // run starts the container, unless it was started before.
 func (e *Executor) run(ctx context.Context, t executors.Task, s *state) error {
-	box, err := e.look(ctx, s.Container)
+	box, err := e.d.Look(ctx, s.Container)
 	if err != nil {
 		return fmt.Errorf("starting task %s: %w", t.ID, err)
 	}
-	if box == nil || !started(box).IsZero() || running(box) {
+	if box == nil || box.WasStarted() {
 		return nil // Wait says what became of it
 	}
-	if why, err := e.cannotExec(ctx, s.Container, e.args(t)[0]); err != nil {
+	if why, err := e.d.CannotExec(ctx, s.Container, e.d.Args(t)[0]); err != nil {
 		return fmt.Errorf("starting task %s: %w", t.ID, err)
 	} else if why != "" {
 		s.Refused = why
 		return nil
 	}
-	err = e.cli.ContainerStart(ctx, s.Container, container.StartOptions{})
+	err = e.d.Start(ctx, s.Container)
 	if err == nil {
 		return nil
 	}
 	// The answer may have got lost while it was started.
-	look, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*awayPatience)
+	look, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*daemon.Patience)
 	defer cancel()
-	box, lookErr := e.look(look, s.Container)
+	box, lookErr := e.d.Look(look, s.Container)
 	switch {
 	case lookErr != nil:
 		return errors.Join(fmt.Errorf("starting task %s: %w", t.ID, err), lookErr)
-	case box == nil || !started(box).IsZero() || running(box):
+	case box == nil || box.WasStarted():
 		return nil
-	case ctx.Err() != nil || away(err):
+	case ctx.Err() != nil || daemon.Away(err):
 		return fmt.Errorf("starting task %s: %w", t.ID, err)
 	}
 	now := time.Now().UTC()
 	s.Outcome = &executors.Outcome{Reason: executors.NotStarted, Detail: err.Error(), Started: now, Ended: now}
 	return nil
-}
-
-// cannotExec says why a program cannot be executed in a container that has not
-// started; "" if it can, as far as one sees. It is asked first because it is
-// Docker's init that executes the program: its own failure to do so looks like
-// an exit of the program with 126 or 127.
-func (e *Executor) cannotExec(ctx context.Context, id, program string) (string, error) {
-	for at, hops := program, 0; ; hops++ {
-		info, err := e.cli.ContainerStatPath(ctx, id, at)
-		switch {
-		case errdefs.IsNotFound(err):
-			return fmt.Sprintf("the program %s is not there, neither in the image nor by a mount", program), nil
-		case err != nil:
-			return "", fmt.Errorf("looking for %s: %w", at, err)
-		case info.Mode&os.ModeSymlink != 0 && hops < 40:
-			at = info.LinkTarget
-		case !info.Mode.IsRegular() || info.Mode.Perm()&0o111 == 0:
-			return fmt.Sprintf("the program %s is no file that can be executed: %s", program, info.Mode), nil
-		default:
-			return "", nil
-		}
-	}
 }

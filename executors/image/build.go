@@ -88,25 +88,25 @@ func assemble(l *layer, c Config, p Platform, manifest, config types.MediaType) 
 }
 
 // WriteArchive writes what docker load reads, with this tag (NAME:TAG). The
-// file is whole or not there at all.
+// file is whole or not there at all, and what killed builds of it left goes.
 func (i *Image) WriteArchive(file, tag string) error {
 	ref, err := name.NewTag(tag)
 	if err != nil {
 		return fmt.Errorf("writing an image: the tag %q is not NAME:TAG: %w", tag, err)
 	}
-	f, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+".*")
+	f, err := begin(file)
 	if err != nil {
 		return fmt.Errorf("writing an image: %w", err)
 	}
 	err = tarball.Write(ref, i.img, f)
-	err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close())
+	err = errors.Join(err, f.Chmod(0o644), f.Sync())
 	if err == nil {
-		err = os.Rename(f.Name(), file)
+		err = os.Rename(f.Name(), file) // while it is locked
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("writing an image to %s: %w", file, err), os.Remove(f.Name()))
+		return errors.Join(fmt.Errorf("writing an image to %s: %w", file, err), os.Remove(f.Name()), f.Close())
 	}
-	return nil
+	return f.Close()
 }
 
 // WriteLayout writes an image that Build made as a new OCI layout with this

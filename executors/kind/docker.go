@@ -11,6 +11,9 @@ import (
 	"github.com/sotabuild/sotabuild/executors"
 	"github.com/sotabuild/sotabuild/executors/creation"
 	executor "github.com/sotabuild/sotabuild/executors/docker"
+	"github.com/sotabuild/sotabuild/executors/docker/daemon"
+	"github.com/sotabuild/sotabuild/executors/docker/images"
+	"github.com/sotabuild/sotabuild/executors/docker/inside"
 	"github.com/sotabuild/sotabuild/executors/image"
 )
 
@@ -23,14 +26,6 @@ var docker = Kind{
 	Remove:  removeDocker,
 	Holds:   dockerName,
 	Disk:    dockerDisk,
-}
-
-func dockerOptions(s Setup, temp string) executor.Options {
-	return executor.Options{
-		Self: s.Self, Host: s.Options["host"], Certs: s.Options["certs"], Network: s.Options["network"],
-		Files: executor.Files(s.Options["files"]), CDI: s.Options["gpus"] == "cdi",
-		Temp: temp, Creating: s.creating("docker", reach(s)), Say: s.Say,
-	}
 }
 
 // reach are the options that reach the same daemon also when our environment
@@ -48,19 +43,24 @@ func reach(s Setup) map[string]string {
 // removeDocker removes an image from the daemon that was given it.
 func removeDocker(ctx context.Context, s Setup, t creation.Thing) error {
 	s.Options = t.Reach
-	err := withDocker(ctx, s, func(e *executor.Executor) error { return e.Remove(ctx, t.Keeper, t.Name, t.ID) })
+	err := withImages(ctx, s, func(i *images.Store) error { return i.Remove(ctx, t.Keeper, t.Name, t.ID) })
 	switch {
-	case errors.Is(err, executor.ErrNotOurs):
+	case errors.Is(err, images.ErrNotOurs):
 		return fmt.Errorf("%w: %w", ErrNotOurs, err)
-	case errors.Is(err, executor.ErrAbsent):
+	case errors.Is(err, daemon.ErrAbsent):
 		return fmt.Errorf("%w: %w", ErrAbsent, err)
 	}
 	return err
 }
 
-// dial connects; temp is for who brings images or takes them out.
-func dial(ctx context.Context, s Setup, temp string) (*executor.Executor, error) {
-	return executor.Dial(ctx, dockerOptions(s, temp))
+// dial connects to the daemon that the options say.
+func dial(ctx context.Context, s Setup) (*daemon.Daemon, error) {
+	return daemon.Dial(ctx, daemon.Options{Host: s.Options["host"], Certs: s.Options["certs"], Self: s.Self})
+}
+
+// imagesOf are the daemon's images; temp is for those on their way there or out.
+func imagesOf(d *daemon.Daemon, s Setup, temp string) *images.Store {
+	return images.Of(d, images.Options{Temp: temp, Creating: s.creating("docker", reach(s)), Say: s.Say})
 }
 
 // newDocker dials with a bound of its own: what it makes lives longer than the
@@ -72,54 +72,64 @@ func newDocker(s Setup) (executors.Executor, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
+	d, err := dial(ctx, s)
+	if err != nil {
+		return nil, err
+	}
 	if name := s.Options["container"]; name != "" {
-		e, err := executor.Enter(ctx, dockerOptions(s, temp), name, s.Tasks)
+		e, err := inside.Enter(d, name, s.Tasks)
 		if err != nil {
-			return nil, err // not a nil *Inside in an interface
+			return nil, errors.Join(err, d.Close())
 		}
 		return e, nil
 	}
-	return dial(ctx, s, temp)
+	return executor.New(d, imagesOf(d, s, temp), executor.Options{
+		Network: s.Options["network"], Files: executor.Files(s.Options["files"]), CDI: s.Options["gpus"] == "cdi", Say: s.Say,
+	}), nil
 }
 
-func withDocker(ctx context.Context, s Setup, do func(*executor.Executor) error) error {
+func withDaemon(ctx context.Context, s Setup, do func(*daemon.Daemon) error) error {
+	d, err := dial(ctx, s)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(d), d.Close())
+}
+
+func withImages(ctx context.Context, s Setup, do func(*images.Store) error) error {
 	temp, err := s.Temp()
 	if err != nil {
 		return err
 	}
-	e, err := dial(ctx, s, temp)
-	if err != nil {
-		return err
-	}
-	return errors.Join(do(e), e.Close())
+	return withDaemon(ctx, s, func(d *daemon.Daemon) error { return do(imagesOf(d, s, temp)) })
 }
 
-func dockerAnswers(ctx context.Context, s Setup) (string, error) {
-	e, err := dial(ctx, s, "")
-	if err != nil {
-		return "", err
-	}
-	return fmt.Sprintf("%s (the oldest that works is %s)", e.Daemon(), executor.Floor), e.Close()
+func dockerAnswers(ctx context.Context, s Setup) (answer string, err error) {
+	err = withDaemon(ctx, s, func(d *daemon.Daemon) error {
+		answer = fmt.Sprintf("%s (the oldest that works is %s)", d, daemon.Floor)
+		return nil
+	})
+	return answer, err
 }
 
 func openDocker(ctx context.Context, s Setup, ref string) (Image, error) {
 	if img, ok, err := fileImage(ctx, s, ref); ok {
 		return img, err
 	}
-	e, err := dial(ctx, s, "")
+	var img *image.Image
+	err := withDaemon(ctx, s, func(d *daemon.Daemon) (err error) {
+		img, err = d.Image(ctx, ref)
+		return err
+	})
 	if err != nil {
-		return Image{}, err
-	}
-	img, err := e.Present(ctx, ref)
-	if err = errors.Join(err, e.Close()); err != nil {
-		if errors.Is(err, executor.ErrAbsent) {
+		if errors.Is(err, daemon.ErrAbsent) {
 			return Image{}, fmt.Errorf("%w: %w", ErrAbsent, err)
 		}
 		return Image{}, err
 	}
 	return Image{Identity: img.Identity(), Env: img.Config.Env, Ref: ref, Root: func(ctx context.Context) (root string, err error) {
-		err = withDocker(ctx, s, func(e *executor.Executor) error {
-			root, err = e.Unpack(ctx, ref, s.roots())
+		err = withImages(ctx, s, func(i *images.Store) error {
+			root, err = i.Unpack(ctx, ref, s.roots())
 			return err
 		})
 		return root, err
@@ -128,8 +138,8 @@ func openDocker(ctx context.Context, s Setup, ref string) (Image, error) {
 
 func pullDocker(ctx context.Context, s Setup, ref string, say func(string)) error {
 	s.Say = say
-	return withDocker(ctx, s, func(e *executor.Executor) error {
-		_, err := e.Image(ctx, ref)
+	return withImages(ctx, s, func(i *images.Store) error {
+		_, err := i.Get(ctx, ref)
 		return err
 	})
 }
@@ -143,14 +153,14 @@ func dockerName(ctx context.Context, ref string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return executor.LoadedName(img), nil
+	return images.LoadedName(img), nil
 }
 
 // dockerDisk is the daemon's folder, if it lies on this host.
 func dockerDisk(ctx context.Context, s Setup) (dir string, err error) {
-	err = withDocker(ctx, s, func(e *executor.Executor) error {
-		if e.Local() {
-			dir = filepath.Clean(e.Root())
+	err = withDaemon(ctx, s, func(d *daemon.Daemon) error {
+		if d.Local() {
+			dir = filepath.Clean(d.Root())
 		}
 		return nil
 	})

@@ -3,7 +3,6 @@ package local
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/sotabuild/sotabuild/executors"
 	"github.com/sotabuild/sotabuild/executors/internal/puppet"
+	"github.com/sotabuild/sotabuild/executors/internal/trial"
 	"github.com/sotabuild/sotabuild/executors/proc"
 	"github.com/sotabuild/sotabuild/executors/runner"
 	"github.com/sotabuild/sotabuild/executors/supervisor"
@@ -31,45 +31,9 @@ func TestMain(m *testing.M) {
 		os.Exit(supervisor.Main(os.Args[2]))
 	}
 	if len(os.Args) == 3 && os.Args[1] == "engine" {
-		engine(os.Args[2])
+		os.Exit(trial.Engine(New(trial.Self()), os.Args[2]))
 	}
 	os.Exit(m.Run())
-}
-
-// engine is a process that starts the task of a folder, writes its handle down
-// and waits: what the tests kill.
-func engine(dir string) {
-	var task executors.Task
-	text, err := os.ReadFile(filepath.Join(dir, "task.json"))
-	if err == nil {
-		err = json.Unmarshal(text, &task)
-	}
-	var h executors.Handle
-	e := New(self())
-	if err == nil {
-		h, err = e.Start(context.Background(), task)
-	}
-	if err == nil {
-		text, err = json.Marshal(h)
-	}
-	if err == nil {
-		err = errors.Join(os.WriteFile(filepath.Join(dir, "handle.new"), text, 0o600),
-			os.Rename(filepath.Join(dir, "handle.new"), filepath.Join(dir, "handle")))
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "engine:", err)
-		os.Exit(1)
-	}
-	e.Wait(context.Background(), h)
-	os.Exit(0)
-}
-
-func self() string {
-	path, err := os.Executable()
-	if err != nil {
-		panic(err)
-	}
-	return path
 }
 
 // newTask makes a task that runs a program. At the end of the test nothing of
@@ -112,26 +76,11 @@ func alive(t *testing.T, task executors.Task) []proc.Process {
 	return proc.Marked(all, mark(task.ID))
 }
 
-// serving makes a task whose server is deaf and has an orphan without our mark,
-// in a session of its own; its step waits for good.
+// serving makes a task that trial.Serve describes.
 func serving(t *testing.T) executors.Task {
 	t.Helper()
 	task := newTask(t)
-	spec := runner.Spec{
-		Version: 1, Task: task.ID, Endpoint: runner.Endpoint{Role: "server"},
-		Processes: []runner.Process{{
-			Role: "server", Count: 1, Argv: puppet.Self("server", "-port", "{port}", "-deaf", "-fork", "{out}/orphan", "-bare"),
-			Health: runner.Health{Path: "/health", Every: 10 * time.Millisecond},
-			Stop:   runner.Stop{First: 100 * time.Millisecond, Second: 100 * time.Millisecond},
-		}},
-		Steps: []runner.Step{
-			{ID: "done", Deadline: time.Minute, Argv: puppet.Self("client")},
-			{ID: "ask", Deadline: time.Minute, Argv: puppet.Self("client", "-started", "{step}/started")},
-		},
-	}
-	if err := runner.WriteSpec(task.Dir, spec); err != nil {
-		t.Fatal(err)
-	}
+	trial.Serve(t, task)
 	return task
 }
 
@@ -142,52 +91,6 @@ func start(t *testing.T, e *Executor, task executors.Task) executors.Handle {
 		t.Fatal(err)
 	}
 	return h
-}
-
-func wait(t *testing.T, e *Executor, h executors.Handle) executors.Outcome {
-	t.Helper()
-	ctx, done := context.WithTimeout(context.Background(), 30*time.Second)
-	defer done()
-	o, err := e.Wait(ctx, h)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("outcome %+v", o)
-	return o
-}
-
-func until(t *testing.T, limit time.Duration, what string, ok func() bool) {
-	t.Helper()
-	for late := time.Now().Add(limit); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(late) {
-			t.Fatalf("not within %s: %s", limit, what)
-		}
-	}
-}
-
-func file(t *testing.T, task executors.Task, name string) string {
-	t.Helper()
-	path := filepath.Join(task.Dir, name)
-	until(t, 20*time.Second, name, func() bool { _, err := os.Stat(path); return err == nil })
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
-}
-
-// orphan returns the process that the server has double-forked, when the step
-// runs.
-func orphan(t *testing.T, task executors.Task) proc.Process {
-	t.Helper()
-	file(t, task, "steps/ask/started")
-	var pid int
-	fmt.Sscan(file(t, task, "orphan"), &pid)
-	p, err := proc.Read(pid)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
 }
 
 func supervisorOf(t *testing.T, h executors.Handle) proc.ID {
@@ -217,14 +120,14 @@ func TestEndsOfAProgram(t *testing.T) {
 		t.Run(strings.Join(c.flags, "")[1:], func(t *testing.T) {
 			task := newTask(t, puppet.Self("client", append(c.flags, "-env", "env")...)...)
 			task.Process.Env = []string{"A=1"}
-			e := New(self())
+			e := New(trial.Self())
 			h := start(t, e, task)
 			for range 2 { // it may be asked again
-				if o := wait(t, e, h); o.Reason != c.reason || o.Code != c.code || o.Signal != c.signal {
+				if o := trial.Wait(t, e, h); o.Reason != c.reason || o.Code != c.code || o.Signal != c.signal {
 					t.Errorf("outcome %+v, want %s %d %q", o, c.reason, c.code, c.signal)
 				}
 			}
-			if got, want := file(t, task, "env"), "A=1\n"+mark(task.ID)+"\nSOTABUILD_LIFELINE=3"; got != want {
+			if got, want := trial.File(t, task, "env"), "A=1\n"+mark(task.ID)+"\nSOTABUILD_LIFELINE=3"; got != want {
 				t.Errorf("environment %q, want %q", got, want)
 			}
 			if err := e.Stop(context.Background(), h, time.Second); err != nil {
@@ -236,12 +139,12 @@ func TestEndsOfAProgram(t *testing.T) {
 
 func TestProgramThatCannotBeExecuted(t *testing.T) {
 	task := newTask(t, "/etc/passwd")
-	e := New(self())
+	e := New(trial.Self())
 	if err := e.Check(task); err == nil || !strings.Contains(err.Error(), "cannot be executed") {
 		t.Errorf("check says %v", err)
 	}
 	h := start(t, e, task)
-	if o := wait(t, e, h); o.Reason != executors.NotStarted || !strings.Contains(o.Detail, "permission denied") {
+	if o := trial.Wait(t, e, h); o.Reason != executors.NotStarted || !strings.Contains(o.Detail, "permission denied") {
 		t.Errorf("outcome %+v, want not started", o)
 	}
 	if err := e.Logs(context.Background(), h, io.Discard); err != nil {
@@ -258,7 +161,7 @@ func TestStartingTwiceIsOneStart(t *testing.T) {
 	handles := make([]executors.Handle, 8)
 	for i := range handles {
 		all.Go(func() {
-			h, err := New(self()).Start(context.Background(), task) // as another process would
+			h, err := New(trial.Self()).Start(context.Background(), task) // as another process would
 			if err != nil {
 				t.Error(err)
 			}
@@ -271,16 +174,16 @@ func TestStartingTwiceIsOneStart(t *testing.T) {
 			t.Errorf("handles %v and %v", h, handles[0])
 		}
 	}
-	until(t, 20*time.Second, "its end", func() bool { return len(alive(t, task)) == 0 })
-	if again := start(t, New(self()), task); again != handles[0] {
+	trial.Until(t, 20*time.Second, "its end", func() bool { return len(alive(t, task)) == 0 })
+	if again := start(t, New(trial.Self()), task); again != handles[0] {
 		t.Errorf("after its end: handle %v, want %v", again, handles[0])
 	}
-	if got := strings.Count(file(t, task, "count"), "\n"); got != 1 {
+	if got := strings.Count(trial.File(t, task, "count"), "\n"); got != 1 {
 		t.Errorf("it ran %d times", got)
 	}
 	other := task
 	other.ID += "-other"
-	if _, err := New(self()).Start(context.Background(), other); err == nil {
+	if _, err := New(trial.Self()).Start(context.Background(), other); err == nil {
 		t.Error("another task was started in the same folder")
 	}
 }
@@ -292,11 +195,11 @@ func TestStartThatBrokeHalfWay(t *testing.T) {
 	if err := r.update(context.Background(), intent); err != nil {
 		t.Fatal(err)
 	}
-	e := New(self(), filepath.Dir(task.Dir))
+	e := New(trial.Self(), filepath.Dir(task.Dir))
 	if list, err := e.List(context.Background(), "run-1"); err != nil || len(list) != 1 {
 		t.Errorf("listed %v, %v; want the task", list, err)
 	}
-	if o := wait(t, e, start(t, e, task)); o.Reason != executors.Lost {
+	if o := trial.Wait(t, e, start(t, e, task)); o.Reason != executors.Lost {
 		t.Errorf("outcome %+v, want lost: nobody knows whether it ran", o)
 	}
 	if _, err := os.Stat(filepath.Join(task.Dir, "count")); err == nil {
@@ -306,7 +209,7 @@ func TestStartThatBrokeHalfWay(t *testing.T) {
 
 func TestLogsComeWhole(t *testing.T) {
 	task := newTask(t, puppet.Self("client", "-lines", "200000")...)
-	e := New(self())
+	e := New(trial.Self())
 	h := start(t, e, task)
 	var got, want bytes.Buffer
 	if err := e.Logs(context.Background(), h, &got); err != nil {
@@ -318,22 +221,22 @@ func TestLogsComeWhole(t *testing.T) {
 	if !bytes.Equal(got.Bytes(), want.Bytes()) {
 		t.Errorf("%d bytes came, want %d", got.Len(), want.Len())
 	}
-	wait(t, e, h)
+	trial.Wait(t, e, h)
 }
 
 func TestStopIsGracefulThenHard(t *testing.T) {
 	t.Run("graceful", func(t *testing.T) {
 		task := serving(t)
-		e := New(self())
+		e := New(trial.Self())
 		h := start(t, e, task)
-		old := orphan(t, task)
+		old := trial.Orphan(t, task)
 		if err := e.Stop(context.Background(), h, 20*time.Second); err != nil {
 			t.Fatal(err)
 		}
 		if left := alive(t, task); len(left) > 0 || old.Alive() {
 			t.Errorf("after the stop: %v, orphan %t", left, old.Alive())
 		}
-		if o := wait(t, e, h); o.Reason != executors.Stopped {
+		if o := trial.Wait(t, e, h); o.Reason != executors.Stopped {
 			t.Errorf("outcome %+v", o)
 		}
 		if x, err := runner.ReadExit(task.Dir); err != nil || x.Outcome.Class != executors.ClassInterrupted {
@@ -342,16 +245,16 @@ func TestStopIsGracefulThenHard(t *testing.T) {
 	})
 	t.Run("hard", func(t *testing.T) {
 		task := newTask(t, puppet.Self("server", "-deaf", "-fork", "orphan")...)
-		e := New(self())
+		e := New(trial.Self())
 		h := start(t, e, task)
-		file(t, task, "orphan")
+		trial.File(t, task, "orphan")
 		if err := e.Stop(context.Background(), h, 50*time.Millisecond); err != nil {
 			t.Fatal(err)
 		}
 		if left := alive(t, task); len(left) > 0 {
 			t.Errorf("after the stop: %v", left)
 		}
-		if o := wait(t, e, h); o.Reason != executors.Stopped || !strings.Contains(o.Detail, "killed") {
+		if o := trial.Wait(t, e, h); o.Reason != executors.Stopped || !strings.Contains(o.Detail, "killed") {
 			t.Errorf("outcome %+v", o)
 		}
 	})
@@ -360,15 +263,15 @@ func TestStopIsGracefulThenHard(t *testing.T) {
 func TestDeadlineOfATask(t *testing.T) {
 	task := newTask(t, puppet.Self("sleeper")...)
 	task.Deadline, task.StopGrace = 200*time.Millisecond, 50*time.Millisecond
-	e := New(self())
-	if o := wait(t, e, start(t, e, task)); o.Reason != executors.TimedOut {
+	e := New(trial.Self())
+	if o := trial.Wait(t, e, start(t, e, task)); o.Reason != executors.TimedOut {
 		t.Errorf("outcome %+v", o)
 	}
 }
 
 func TestWaitEndsWithItsContext(t *testing.T) {
 	task := newTask(t, puppet.Self("sleeper")...)
-	e := New(self())
+	e := New(trial.Self())
 	h := start(t, e, task)
 	ctx, done := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer done()
@@ -382,14 +285,14 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 
 func TestKilledRunnerLeavesNothing(t *testing.T) {
 	task := serving(t)
-	e := New(self())
+	e := New(trial.Self())
 	h := start(t, e, task)
-	old := orphan(t, task)
+	old := trial.Orphan(t, task)
 	at := time.Now()
 	if err := supervisorOf(t, h).Signal(unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	o := wait(t, e, h)
+	o := trial.Wait(t, e, h)
 	if took := time.Since(at); took > 5*time.Second {
 		t.Errorf("it took %s", took)
 	}
@@ -415,7 +318,7 @@ func TestOnlyOneThatEndedAloneIsBelieved(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := New(program)
-	if o := wait(t, e, start(t, e, task)); o.Reason != executors.Exited || o.Code != 0 {
+	if o := trial.Wait(t, e, start(t, e, task)); o.Reason != executors.Exited || o.Code != 0 {
 		t.Errorf("outcome %+v", o)
 	}
 	if left := alive(t, task); len(left) > 0 {
@@ -470,47 +373,21 @@ func nothingLooksFinished(t *testing.T, task executors.Task) {
 	}
 }
 
-// startEngine runs the task under an engine in another process.
-func startEngine(t *testing.T, task executors.Task) (*exec.Cmd, executors.Handle) {
-	t.Helper()
-	text, err := json.Marshal(task)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(task.Dir, "task.json"), text, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(self(), "engine", task.Dir)
-	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cmd.Process.Kill()
-		cmd.Wait()
-	})
-	var h executors.Handle
-	if err := json.Unmarshal([]byte(file(t, task, "handle")), &h); err != nil {
-		t.Fatal(err)
-	}
-	return cmd, h
-}
-
 func TestKilledEngineLeavesNothing(t *testing.T) {
 	task := serving(t)
-	cmd, h := startEngine(t, task)
-	old := orphan(t, task)
+	cmd, h := trial.StartEngine(t, task)
+	old := trial.Orphan(t, task)
 	cmd.Process.Kill()
 	cmd.Wait()
-	until(t, 5*time.Second, "the end of its tree", func() bool { return len(alive(t, task)) == 0 && !old.Alive() })
+	trial.Until(t, 5*time.Second, "the end of its tree", func() bool { return len(alive(t, task)) == 0 && !old.Alive() })
 	nothingLooksFinished(t, task)
 
-	next := New(self(), filepath.Dir(task.Dir))
+	next := New(trial.Self(), filepath.Dir(task.Dir))
 	list, err := next.List(context.Background(), "run-1")
 	if err != nil || len(list) != 1 || list[0] != h {
 		t.Fatalf("listed %v, %v; want %v", list, err, h)
 	}
-	if o := wait(t, next, h); o.Reason != executors.Exited || o.Code != 0 {
+	if o := trial.Wait(t, next, h); o.Reason != executors.Exited || o.Code != 0 {
 		t.Errorf("outcome %+v, want an exit that its record proves", o)
 	}
 	if x, err := runner.ReadExit(task.Dir); err != nil || x.Outcome.Class != executors.ClassInterrupted {
@@ -529,8 +406,8 @@ func TestKilledEngineLeavesNothing(t *testing.T) {
 
 func TestBothKilledIsReapedByTheNext(t *testing.T) {
 	task := serving(t)
-	cmd, h := startEngine(t, task)
-	old := orphan(t, task)
+	cmd, h := trial.StartEngine(t, task)
+	old := trial.Orphan(t, task)
 	// A stopped runner cannot act on its lifeline before it is killed too.
 	runner := supervisorOf(t, h)
 	for _, kill := range []func() error{
@@ -542,7 +419,7 @@ func TestBothKilledIsReapedByTheNext(t *testing.T) {
 		}
 	}
 	cmd.Wait()
-	until(t, 5*time.Second, "the end of the runner", func() bool { return !runner.Alive() })
+	trial.Until(t, 5*time.Second, "the end of the runner", func() bool { return !runner.Alive() })
 	if len(alive(t, task)) == 0 || !old.Alive() {
 		t.Fatal("nothing was left to be reaped")
 	}
@@ -556,7 +433,7 @@ func TestBothKilledIsReapedByTheNext(t *testing.T) {
 		stranger.Wait()
 	}()
 
-	next := New(self(), filepath.Dir(task.Dir))
+	next := New(trial.Self(), filepath.Dir(task.Dir))
 	if err := next.Reap(context.Background(), h); err != nil {
 		t.Fatal(err)
 	}
@@ -564,7 +441,7 @@ func TestBothKilledIsReapedByTheNext(t *testing.T) {
 		t.Errorf("left: %v, orphan %t", left, old.Alive())
 	}
 	nothingLooksFinished(t, task)
-	if o := wait(t, next, h); o.Reason != executors.Lost {
+	if o := trial.Wait(t, next, h); o.Reason != executors.Lost {
 		t.Errorf("outcome %+v, want lost", o)
 	}
 	if _, err := proc.Read(stranger.Process.Pid); err != nil {
@@ -592,11 +469,11 @@ func TestCheckRefuses(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			task := newTask(t, puppet.Self("client")...)
-			if err := New(self()).Check(task); err != nil {
+			if err := New(trial.Self()).Check(task); err != nil {
 				t.Fatalf("the good task: %v", err)
 			}
 			c.change(&task)
-			if err := New(self()).Check(task); err == nil || !strings.Contains(err.Error(), c.want) {
+			if err := New(trial.Self()).Check(task); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("check says %v, want %q", err, c.want)
 			}
 		})
@@ -604,7 +481,7 @@ func TestCheckRefuses(t *testing.T) {
 }
 
 func TestHandleOfAStrangerIsRefused(t *testing.T) {
-	e := New(self())
+	e := New(trial.Self())
 	for _, text := range []string{"", "1:2:3", "x:y:z:/tmp", "1:2:boot:relative"} {
 		if err := e.Stop(context.Background(), executors.Handle{Task: "x", Ref: text}, 0); err == nil {
 			t.Errorf("the reference %q was accepted", text)

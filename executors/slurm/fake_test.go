@@ -16,6 +16,7 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/sotabuild/sotabuild/executors"
+	"github.com/sotabuild/sotabuild/executors/internal/trial"
 	"github.com/sotabuild/sotabuild/executors/slurm/job"
 )
 
@@ -156,7 +157,7 @@ func newFake(t *testing.T, set map[string]string) fake {
 	t.Helper()
 	dir := t.TempDir()
 	for _, name := range []string{"sbatch", "squeue", "scontrol", "scancel", "sinfo"} {
-		if err := os.Symlink(self(), filepath.Join(dir, name)); err != nil {
+		if err := os.Symlink(trial.Self(), filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -164,7 +165,7 @@ func newFake(t *testing.T, set map[string]string) fake {
 		set = map[string]string{}
 	}
 	set["bin"] = dir
-	e, err := New(Config{Self: self(), Options: set, FileGrace: 200 * time.Millisecond, LostGrace: 500 * time.Millisecond, StartPatience: time.Minute})
+	e, err := New(Config{Self: trial.Self(), Options: set, FileGrace: 200 * time.Millisecond, LostGrace: 500 * time.Millisecond, StartPatience: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -272,7 +273,7 @@ func TestSlurmsWordAboutATaskWithoutRecord(t *testing.T) {
 				begun(t, task, "17")
 			}
 			f.says(c.state, c.reason, c.exit)
-			o := wait(t, f.e, h)
+			o := trial.Wait(t, f.e, h)
 			if o.Reason != c.want || !strings.Contains(o.Detail, c.says) {
 				t.Errorf("outcome %+v, want %s and %q", o, c.want, c.says)
 			}
@@ -306,7 +307,7 @@ func TestForgottenJob(t *testing.T) {
 				begun(t, task, "17")
 			}
 			f.write("queue", "")
-			if o := wait(t, f.e, h); o.Reason != c.want || !strings.Contains(o.Detail, "forgotten") {
+			if o := trial.Wait(t, f.e, h); o.Reason != c.want || !strings.Contains(o.Detail, "forgotten") {
 				t.Errorf("outcome %+v, want %s", o, c.want)
 			}
 		})
@@ -334,7 +335,7 @@ func TestForgottenJobThatLives(t *testing.T) {
 	ended := make(chan executors.Outcome, 1)
 	go func() { o, _ := f.e.Wait(context.Background(), h); ended <- o }()
 	// Three answers are more than LostGrace.
-	until(t, 30*time.Second, "three questions", func() bool { return len(f.calls("squeue")) >= 3 })
+	trial.Until(t, 30*time.Second, "three questions", func() bool { return len(f.calls("squeue")) >= 3 })
 	select {
 	case o := <-ended:
 		t.Errorf("it was given up: %+v", o)
@@ -361,7 +362,7 @@ func TestStopOfAForgottenJob(t *testing.T) {
 	folder := filepath.Join(task.Dir, job.Folder)
 	stopped := make(chan error, 1)
 	go func() { stopped <- f.e.Stop(context.Background(), h, time.Second) }()
-	until(t, 30*time.Second, "the order to stop", func() bool { _, err := os.Stat(filepath.Join(folder, "stop.json")); return err == nil })
+	trial.Until(t, 30*time.Second, "the order to stop", func() bool { _, err := os.Stat(filepath.Join(folder, "stop.json")); return err == nil })
 	select {
 	case err := <-stopped:
 		t.Errorf("the stop ended (%v), and nobody knows whether the job lives", err)
@@ -371,7 +372,7 @@ func TestStopOfAForgottenJob(t *testing.T) {
 	if err := <-stopped; err != nil {
 		t.Error(err)
 	}
-	if o := wait(t, f.e, h); o.Reason != executors.Stopped || o.Detail != "exited 0" {
+	if o := trial.Wait(t, f.e, h); o.Reason != executors.Stopped || o.Detail != "exited 0" {
 		t.Errorf("outcome %+v", o)
 	}
 }
@@ -388,7 +389,7 @@ func TestStatesThatAreNoEnd(t *testing.T) {
 			ctx, done := context.WithCancel(context.Background())
 			defer done()
 			go func() {
-				until(t, 30*time.Second, "two questions", func() bool { return len(f.calls("squeue")) >= 2 })
+				trial.Until(t, 30*time.Second, "two questions", func() bool { return len(f.calls("squeue")) >= 2 })
 				done()
 			}()
 			if o, err := f.e.Wait(ctx, h); !errors.Is(err, context.Canceled) {
@@ -409,10 +410,10 @@ func TestRecordComesLate(t *testing.T) {
 	begun(t, task, "17")
 	f.says("COMPLETED", "None", "0:0")
 	go func() {
-		until(t, 30*time.Second, "two answers", func() bool { return len(f.calls("squeue")) >= 2 })
+		trial.Until(t, 30*time.Second, "two answers", func() bool { return len(f.calls("squeue")) >= 2 })
 		record(t, filepath.Join(task.Dir, job.Folder), "end.json", job.End{Task: task.ID, Outcome: executors.Outcome{Reason: executors.Exited, Code: 4}})
 	}()
-	if o := wait(t, f.e, h); o.Reason != executors.Exited || o.Code != 4 {
+	if o := trial.Wait(t, f.e, h); o.Reason != executors.Exited || o.Code != 4 {
 		t.Errorf("outcome %+v", o)
 	}
 }
@@ -443,7 +444,7 @@ func TestTermFromSlurm(t *testing.T) {
 			begun(t, task, "17")
 			f.says(c.state, "None", "0:15")
 			record(t, filepath.Join(task.Dir, job.Folder), "end.json", job.End{Begin: job.Begin{Job: "17"}, Task: task.ID, Told: c.told, Outcome: c.o})
-			if o := wait(t, f.e, h); o.Reason != c.want {
+			if o := trial.Wait(t, f.e, h); o.Reason != c.want {
 				t.Errorf("outcome %+v, want %s", o, c.want)
 			}
 		})
@@ -458,10 +459,10 @@ func TestControllerAwayInMidTask(t *testing.T) {
 	begun(t, task, "17")
 	f.write("down", "")
 	go func() {
-		until(t, 30*time.Second, "a question", func() bool { return len(f.calls("squeue")) >= 1 })
+		trial.Until(t, 30*time.Second, "a question", func() bool { return len(f.calls("squeue")) >= 1 })
 		record(t, filepath.Join(task.Dir, job.Folder), "end.json", job.End{Task: task.ID, Outcome: executors.Outcome{Reason: executors.Exited, Code: 6}})
 	}()
-	if o := wait(t, f.e, h); o.Reason != executors.Exited || o.Code != 6 {
+	if o := trial.Wait(t, f.e, h); o.Reason != executors.Exited || o.Code != 6 {
 		t.Errorf("outcome %+v", o)
 	}
 }
@@ -527,7 +528,7 @@ func TestManyWaitsAreOneQuestion(t *testing.T) {
 		defer f.e.queue.mu.Unlock()
 		return f.e.queue.pause
 	}
-	until(t, 60*time.Second, "longer pauses while nothing changes", func() bool { return pauses() > 2*time.Second })
+	trial.Until(t, 60*time.Second, "longer pauses while nothing changes", func() bool { return pauses() > 2*time.Second })
 	done()
 	all.Wait()
 	calls := f.calls("squeue")
@@ -609,7 +610,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		{"bin", "/no/such", "holds no program sbatch"},
 		{"conf", "slurm.conf", "absolute"},
 	} {
-		_, err := New(Config{Self: self(), Options: map[string]string{c.name: c.value}})
+		_, err := New(Config{Self: trial.Self(), Options: map[string]string{c.name: c.value}})
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s = %q: %v, want %q", c.name, c.value, err, c.want)
 		}

@@ -3,7 +3,6 @@ package slurm
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/sotabuild/sotabuild/executors"
 	"github.com/sotabuild/sotabuild/executors/internal/puppet"
+	"github.com/sotabuild/sotabuild/executors/internal/trial"
 	"github.com/sotabuild/sotabuild/executors/proc"
 	"github.com/sotabuild/sotabuild/executors/runner"
 	"github.com/sotabuild/sotabuild/executors/slurm/job"
@@ -39,18 +39,14 @@ func TestMain(m *testing.M) {
 		case "slurm-job":
 			os.Exit(job.Main(os.Args[2]))
 		case "engine":
-			engine(os.Args[2])
+			e, err := New(Config{Self: trial.Self()})
+			if err != nil {
+				panic(err)
+			}
+			os.Exit(trial.Engine(e, os.Args[2]))
 		}
 	}
 	os.Exit(m.Run())
-}
-
-func self() string {
-	path, err := os.Executable()
-	if err != nil {
-		panic(err)
-	}
-	return path
 }
 
 // cluster skips where there is no Slurm.
@@ -75,7 +71,7 @@ func absent(t *testing.T, why string) {
 
 func newExecutor(t *testing.T, set map[string]string, roots ...string) *Executor {
 	t.Helper()
-	e, err := New(Config{Self: self(), Options: set, Roots: roots, FileGrace: time.Second, LostGrace: 2 * time.Second})
+	e, err := New(Config{Self: trial.Self(), Options: set, Roots: roots, FileGrace: time.Second, LostGrace: 2 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +105,7 @@ func newTask(t *testing.T, argv ...string) executors.Task {
 // gone asserts that no job of a task is left and no process of it lives.
 func gone(t *testing.T, e *Executor, task executors.Task) {
 	t.Helper()
-	until(t, 20*time.Second, "the end of every job", func() bool {
+	trial.Until(t, 20*time.Second, "the end of every job", func() bool {
 		list, err := e.client.named(context.Background(), "", os.Getuid())
 		if err != nil {
 			t.Fatal(err)
@@ -143,38 +139,6 @@ func start(t *testing.T, e *Executor, task executors.Task) executors.Handle {
 	return h
 }
 
-func wait(t *testing.T, e *Executor, h executors.Handle) executors.Outcome {
-	t.Helper()
-	ctx, done := context.WithTimeout(context.Background(), 150*time.Second)
-	defer done()
-	o, err := e.Wait(ctx, h)
-	if err != nil {
-		t.Fatalf("waiting: %v", err)
-	}
-	t.Logf("outcome %+v", o)
-	return o
-}
-
-func until(t *testing.T, limit time.Duration, what string, ok func() bool) {
-	t.Helper()
-	for late := time.Now().Add(limit); !ok(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(late) {
-			t.Fatalf("not within %s: %s", limit, what)
-		}
-	}
-}
-
-func file(t *testing.T, task executors.Task, name string) string {
-	t.Helper()
-	path := filepath.Join(task.Dir, name)
-	until(t, 60*time.Second, name, func() bool { _, err := os.Stat(path); return err == nil })
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
-}
-
 func TestEndsOfAProgram(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -197,12 +161,12 @@ func TestEndsOfAProgram(t *testing.T) {
 			task.Process.Env = []string{"A=1", "B= two\nlines '\"$HOME ", "TOKEN=very-secret"}
 			h := start(t, e, task)
 			for range 2 { // it may be asked again
-				if o := wait(t, e, h); o.Reason != c.reason || o.Code != c.code || o.Signal != c.signal {
+				if o := trial.Wait(t, e, h); o.Reason != c.reason || o.Code != c.code || o.Signal != c.signal {
 					t.Errorf("outcome %+v, want %s %d %q", o, c.reason, c.code, c.signal)
 				}
 			}
 			want := strings.Join(task.Process.Env, "\n") + "\n" + runner.EnvLifeline + "=3"
-			if got := file(t, task, "env"); got != want {
+			if got := trial.File(t, task, "env"); got != want {
 				t.Errorf("environment %q, want %q", got, want)
 			}
 			if _, err := os.Stat(filepath.Join(task.Dir, job.Folder, "env")); !errors.Is(err, os.ErrNotExist) {
@@ -223,7 +187,7 @@ func TestNoSecretInSlurm(t *testing.T) {
 	task := newTask(t, puppet.Self("client", "-started", "here")...)
 	task.Process.Env = []string{"TOKEN=very-secret"}
 	h := start(t, e, task)
-	file(t, task, "here")
+	trial.File(t, task, "here")
 	id, _, _ := strings.Cut(h.Ref, ":")
 	for _, args := range [][]string{{"scontrol", "--details", "show", "job", id}, {"scontrol", "write", "batch_script", id, "-"}} {
 		text, err := e.client.run(context.Background(), "", args[0], args[1:]...)
@@ -256,13 +220,13 @@ func TestStartingTwiceIsOneStart(t *testing.T) {
 	}
 	all.Wait()
 	e := newExecutor(t, nil)
-	if h := start(t, e, task); h != handles[0] || h != handles[3] || wait(t, e, h).Reason != executors.Exited {
+	if h := start(t, e, task); h != handles[0] || h != handles[3] || trial.Wait(t, e, h).Reason != executors.Exited {
 		t.Errorf("handles %v, then %v", handles, h)
 	}
 	if again := start(t, e, task); again != handles[0] {
 		t.Errorf("after its end: handle %v, want %v", again, handles[0])
 	}
-	if got := strings.Count(file(t, task, "count"), "\n"); got != 1 {
+	if got := strings.Count(trial.File(t, task, "count"), "\n"); got != 1 {
 		t.Errorf("it ran %d times", got)
 	}
 	other := task
@@ -292,10 +256,10 @@ func TestStartThatBrokeHalfWay(t *testing.T) {
 	if again := start(t, e, task); again != first {
 		t.Errorf("handle %v, want %v", again, first)
 	}
-	if o := wait(t, e, first); o.Reason != executors.Exited {
+	if o := trial.Wait(t, e, first); o.Reason != executors.Exited {
 		t.Errorf("outcome %+v", o)
 	}
-	if got := strings.Count(file(t, task, "count"), "\n"); got != 1 {
+	if got := strings.Count(trial.File(t, task, "count"), "\n"); got != 1 {
 		t.Errorf("it ran %d times", got)
 	}
 }
@@ -307,7 +271,7 @@ func TestSecondJobDoesNotBegin(t *testing.T) {
 	task := newTask(t, puppet.Self("client", "-count", "count", "-started", "here")...)
 	e := newExecutor(t, nil)
 	h := start(t, e, task)
-	file(t, task, "here")
+	trial.File(t, task, "here")
 	p := place(task.Dir)
 	err := p.update(context.Background(), func(s *state) error {
 		id, err := e.sbatch(context.Background(), p, s, task)
@@ -320,7 +284,7 @@ func TestSecondJobDoesNotBegin(t *testing.T) {
 	ctx, done := context.WithCancel(context.Background())
 	ended := make(chan executors.Outcome, 1)
 	go func() { o, _ := e.Wait(ctx, h); ended <- o }()
-	until(t, 30*time.Second, "that the first job is found", func() bool {
+	trial.Until(t, 30*time.Second, "that the first job is found", func() bool {
 		s, err := p.read()
 		return err == nil && s.Job+":"+task.Dir == h.Ref
 	})
@@ -334,10 +298,10 @@ func TestSecondJobDoesNotBegin(t *testing.T) {
 	if err := e.Stop(context.Background(), h, time.Second); err != nil {
 		t.Fatal(err)
 	}
-	if o := wait(t, e, h); o.Reason != executors.Stopped {
+	if o := trial.Wait(t, e, h); o.Reason != executors.Stopped {
 		t.Errorf("outcome %+v", o)
 	}
-	if got := strings.Count(file(t, task, "count"), "\n"); got != 1 {
+	if got := strings.Count(trial.File(t, task, "count"), "\n"); got != 1 {
 		t.Errorf("it ran %d times", got)
 	}
 }
@@ -359,42 +323,12 @@ func TestLogsComeWhole(t *testing.T) {
 	}
 }
 
-// serving makes a task whose server is deaf and has an orphan without our mark,
-// in a session of its own; its step waits for good.
+// serving makes a task that trial.Serve describes.
 func serving(t *testing.T) executors.Task {
 	t.Helper()
 	task := newTask(t)
-	task.Process.Args = nil
-	spec := runner.Spec{
-		Version: 1, Task: task.ID, Endpoint: runner.Endpoint{Role: "server"},
-		Processes: []runner.Process{{
-			Role: "server", Count: 1, Argv: puppet.Self("server", "-port", "{port}", "-deaf", "-fork", "{out}/orphan", "-bare"),
-			Health: runner.Health{Path: "/health", Every: 10 * time.Millisecond},
-			Stop:   runner.Stop{First: 100 * time.Millisecond, Second: 100 * time.Millisecond},
-		}},
-		Steps: []runner.Step{
-			{ID: "done", Deadline: time.Minute, Argv: puppet.Self("client", "-env", "{step}/env"), Env: []string{"CARDS={gpus}"}},
-			{ID: "ask", Deadline: time.Hour, Argv: puppet.Self("client", "-started", "{step}/started")},
-		},
-	}
-	if err := runner.WriteSpec(task.Dir, spec); err != nil {
-		t.Fatal(err)
-	}
+	trial.Serve(t, task)
 	return task
-}
-
-// orphan returns the process that the server has double-forked, when the step
-// runs.
-func orphan(t *testing.T, task executors.Task) proc.Process {
-	t.Helper()
-	file(t, task, "steps/ask/started")
-	var pid int
-	fmt.Sscan(file(t, task, "orphan"), &pid)
-	p, err := proc.Read(pid)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
 }
 
 func TestStopIsGracefulThenHard(t *testing.T) {
@@ -405,14 +339,14 @@ func TestStopIsGracefulThenHard(t *testing.T) {
 		task.Resources.GPUs = []string{"7"} // Slurm chooses
 		e := newExecutor(t, nil)
 		h := start(t, e, task)
-		old := orphan(t, task)
+		old := trial.Orphan(t, task)
 		if err := e.Stop(context.Background(), h, 20*time.Second); err != nil {
 			t.Fatal(err)
 		}
 		if old.Alive() {
 			t.Error("the orphan lives")
 		}
-		if o := wait(t, e, h); o.Reason != executors.Stopped || o.Detail != "exited 0" {
+		if o := trial.Wait(t, e, h); o.Reason != executors.Stopped || o.Detail != "exited 0" {
 			t.Errorf("outcome %+v", o)
 		}
 		if x, err := runner.ReadExit(task.Dir); err != nil || x.Outcome.Class != executors.ClassInterrupted {
@@ -423,7 +357,7 @@ func TestStopIsGracefulThenHard(t *testing.T) {
 			t.Fatalf("the record says GPUs %q, of the node %q (%v)", end.GPUs, end.NodeGPUs, err)
 		}
 		want := fmt.Sprintf("CARDS=%s\nCUDA_VISIBLE_DEVICES=%s\nSOTABUILD_TASK=%s", end.GPUs, end.GPUs, task.ID)
-		if got := file(t, task, "steps/done/env"); got != want {
+		if got := trial.File(t, task, "steps/done/env"); got != want {
 			t.Errorf("the step's environment is %q, want %q", got, want)
 		}
 	})
@@ -433,7 +367,7 @@ func TestStopIsGracefulThenHard(t *testing.T) {
 		e := newExecutor(t, nil)
 		h := start(t, e, task)
 		var pid int
-		fmt.Sscan(file(t, task, "orphan"), &pid)
+		fmt.Sscan(trial.File(t, task, "orphan"), &pid)
 		old, err := proc.Read(pid)
 		if err != nil {
 			t.Fatal(err)
@@ -444,7 +378,7 @@ func TestStopIsGracefulThenHard(t *testing.T) {
 		if old.Alive() {
 			t.Error("the orphan lives")
 		}
-		if o := wait(t, e, h); o.Reason != executors.Stopped || !strings.Contains(o.Detail, "killed") {
+		if o := trial.Wait(t, e, h); o.Reason != executors.Stopped || !strings.Contains(o.Detail, "killed") {
 			t.Errorf("outcome %+v", o)
 		}
 	})
@@ -456,7 +390,7 @@ func TestStopIsGracefulThenHard(t *testing.T) {
 		if err := e.Stop(context.Background(), h, time.Minute); err != nil {
 			t.Fatal(err)
 		}
-		if o := wait(t, e, h); o.Reason != executors.Stopped || !strings.Contains(o.Detail, "had not begun") {
+		if o := trial.Wait(t, e, h); o.Reason != executors.Stopped || !strings.Contains(o.Detail, "had not begun") {
 			t.Errorf("outcome %+v", o)
 		}
 	})
@@ -467,7 +401,7 @@ func TestDeadlineOfATask(t *testing.T) {
 	task := newTask(t, puppet.Self("sleeper")...)
 	task.Deadline, task.StopGrace = 300*time.Millisecond, 50*time.Millisecond
 	e := newExecutor(t, nil)
-	if o := wait(t, e, start(t, e, task)); o.Reason != executors.TimedOut {
+	if o := trial.Wait(t, e, start(t, e, task)); o.Reason != executors.TimedOut {
 		t.Errorf("outcome %+v", o)
 	}
 }
@@ -477,7 +411,7 @@ func TestSlurmsTimeLimit(t *testing.T) {
 	cluster(t)
 	task := serving(t)
 	e := newExecutor(t, map[string]string{"partition": "short", "time": "1"})
-	if o := wait(t, e, start(t, e, task)); o.Reason != executors.TimedOut || !strings.Contains(o.Detail, "TIMEOUT") {
+	if o := trial.Wait(t, e, start(t, e, task)); o.Reason != executors.TimedOut || !strings.Contains(o.Detail, "TIMEOUT") {
 		t.Errorf("outcome %+v", o)
 	}
 	if _, err := runner.ReadStep(filepath.Join(task.Dir, "steps/done")); err != nil {
@@ -496,13 +430,13 @@ func TestCancelledBySomebodyElse(t *testing.T) {
 			task := newTask(t, puppet.Self("client", "-started", "here", fmt.Sprintf("-deaf=%t", deaf))...)
 			e := newExecutor(t, nil)
 			h := start(t, e, task)
-			file(t, task, "here")
+			trial.File(t, task, "here")
 			id, _, _ := strings.Cut(h.Ref, ":")
 			if _, err := e.client.run(context.Background(), "", "scancel", id); err != nil {
 				t.Fatal(err)
 			}
 			// A job that ends by itself at the TERM is COMPLETED to some Slurms.
-			if o := wait(t, e, h); o.Reason != executors.Stopped || !strings.Contains(o.Detail, "somebody cancelled it") && !strings.Contains(o.Detail, "somebody sent it a TERM") {
+			if o := trial.Wait(t, e, h); o.Reason != executors.Stopped || !strings.Contains(o.Detail, "somebody cancelled it") && !strings.Contains(o.Detail, "somebody sent it a TERM") {
 				t.Errorf("outcome %+v", o)
 			}
 		})
@@ -514,15 +448,15 @@ func TestJobKilledHardLeavesNothing(t *testing.T) {
 	task := serving(t)
 	e := newExecutor(t, nil)
 	h := start(t, e, task)
-	old := orphan(t, task)
+	old := trial.Orphan(t, task)
 	id, _, _ := strings.Cut(h.Ref, ":")
 	if _, err := e.client.run(context.Background(), "", "scancel", "--signal=KILL", "--full", id); err != nil {
 		t.Fatal(err)
 	}
-	if o := wait(t, e, h); o.Reason != executors.Signaled && o.Reason != executors.Stopped {
+	if o := trial.Wait(t, e, h); o.Reason != executors.Signaled && o.Reason != executors.Stopped {
 		t.Errorf("outcome %+v", o)
 	}
-	until(t, 5*time.Second, "the orphan's end", func() bool { return !old.Alive() })
+	trial.Until(t, 5*time.Second, "the orphan's end", func() bool { return !old.Alive() })
 }
 
 func TestOutOfMemory(t *testing.T) {
@@ -535,7 +469,7 @@ func TestOutOfMemory(t *testing.T) {
 		t.Logf("the cluster confines no memory (%v): the task may use it", err)
 		return
 	}
-	if o := wait(t, e, start(t, e, task)); o.Reason != executors.OOM {
+	if o := trial.Wait(t, e, start(t, e, task)); o.Reason != executors.OOM {
 		t.Errorf("outcome %+v", o)
 	}
 }
@@ -572,7 +506,7 @@ func TestRefusedAndHopeless(t *testing.T) {
 				}
 				return
 			}
-			if o := wait(t, e, start(t, e, task)); o.Reason != executors.NotStarted || !strings.Contains(o.Detail, c.want) {
+			if o := trial.Wait(t, e, start(t, e, task)); o.Reason != executors.NotStarted || !strings.Contains(o.Detail, c.want) {
 				t.Errorf("outcome %+v, want not started and %q", o, c.want)
 			}
 		})
@@ -603,44 +537,16 @@ func TestFolderThatNoNodeSees(t *testing.T) {
 			if _, err := e.client.run(context.Background(), "", "scontrol", "release", id); err != nil {
 				t.Fatal(err)
 			}
-			until(t, time.Minute, "the job's end", func() bool {
+			trial.Until(t, time.Minute, "the job's end", func() bool {
 				d, err := e.client.show(context.Background(), id)
 				return err == nil && d.over()
 			})
 			os.Rename(task.Dir+"x", task.Dir)
-			if o := wait(t, e, h); o.Reason != executors.NotStarted || !strings.Contains(o.Detail, c.want) {
+			if o := trial.Wait(t, e, h); o.Reason != executors.NotStarted || !strings.Contains(o.Detail, c.want) {
 				t.Errorf("outcome %+v", o)
 			}
 		})
 	}
-}
-
-// engine is a process that starts the task of a folder, writes its handle down
-// and waits: what the tests kill.
-func engine(dir string) {
-	var task executors.Task
-	text, err := os.ReadFile(filepath.Join(dir, "task.json"))
-	if err == nil {
-		err = json.Unmarshal(text, &task)
-	}
-	e, bad := New(Config{Self: self()})
-	var h executors.Handle
-	if err = errors.Join(err, bad); err == nil {
-		h, err = e.Start(context.Background(), task)
-	}
-	if err == nil {
-		text, err = json.Marshal(h)
-	}
-	if err == nil {
-		err = errors.Join(os.WriteFile(filepath.Join(dir, "handle.new"), text, 0o600),
-			os.Rename(filepath.Join(dir, "handle.new"), filepath.Join(dir, "handle")))
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "engine:", err)
-		os.Exit(1)
-	}
-	e.Wait(context.Background(), h)
-	os.Exit(0)
 }
 
 // TestTaskOutlivesItsEngine: another engine finds it by its label and gets its
@@ -649,23 +555,8 @@ func TestTaskOutlivesItsEngine(t *testing.T) {
 	cluster(t)
 	task := newTask(t, "/bin/sh", "-c", "echo begun; while ! test -e go; do sleep 0.1; done; exit 5")
 	task.Process.Env = []string{"PATH=/usr/bin:/bin"}
-	text, err := json.Marshal(task)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(task.Dir, "task.json"), text, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(self(), "engine", task.Dir)
-	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	var h executors.Handle
-	if err := json.Unmarshal([]byte(file(t, task, "handle")), &h); err != nil {
-		t.Fatal(err)
-	}
-	file(t, task, "logs/runner.out")
+	cmd, h := trial.StartEngine(t, task)
+	trial.File(t, task, "logs/runner.out")
 	if err := cmd.Process.Signal(unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -686,7 +577,7 @@ func TestTaskOutlivesItsEngine(t *testing.T) {
 	if err := next.Logs(context.Background(), h, &log); err != nil || log.String() != "begun\n" {
 		t.Errorf("its log is %q, %v", log.String(), err)
 	}
-	if o := wait(t, next, h); o.Reason != executors.Exited || o.Code != 5 {
+	if o := trial.Wait(t, next, h); o.Reason != executors.Exited || o.Code != 5 {
 		t.Errorf("outcome %+v", o)
 	}
 	if err := next.Reap(context.Background(), h); err != nil {
@@ -707,7 +598,7 @@ func TestOrphanIsEnded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file(t, task, "pid")
+	trial.File(t, task, "pid")
 	id, err := e.client.run(context.Background(), "#!/bin/sh\nsleep 300\n", "sbatch", "--parsable", "--output=/dev/null", "--job-name=sotabuild-of-somebody")
 	if err != nil {
 		t.Fatal(err)

@@ -25,6 +25,7 @@ import (
 	"github.com/sotabuild/sotabuild/executors/proc"
 	"github.com/sotabuild/sotabuild/executors/redact"
 	"github.com/sotabuild/sotabuild/executors/runner"
+	"github.com/sotabuild/sotabuild/executors/supervisor/takedown"
 )
 
 // Main supervises the task of a spec and returns the exit code of the process:
@@ -58,7 +59,9 @@ func run(specPath string) error {
 		return err
 	}
 	hide, missing := redact.Find(spec.Secrets)
-	t := &task{spec: spec, hide: hide, dir: filepath.Dir(path), hurry: make(chan struct{}), pids: map[int]bool{}}
+	t := &task{spec: spec, hide: hide, dir: filepath.Dir(path), pids: map[int]bool{}}
+	hurry := make(chan struct{})
+	t.ender = takedown.Ender{Say: t.say, Hurry: hurry}
 	if given, ok := os.LookupEnv(runner.EnvGPUs); ok {
 		t.spec.GPUs, t.visible = strings.Split(given, ","), "CUDA_VISIBLE_DEVICES="+given
 	}
@@ -74,7 +77,7 @@ func run(specPath string) error {
 		ctx, done = context.WithTimeoutCause(ctx, spec.Deadlines.Total, late)
 		defer done()
 	}
-	t.listen(cancel, lifeline)
+	t.listen(cancel, lifeline, hurry)
 	t.reaper = proc.NewReaper()
 	defer t.reaper.Close()
 	if note != "" {
@@ -97,9 +100,9 @@ type task struct {
 	logLost sync.Once
 	hide    redact.Secrets
 	reaper  *proc.Reaper
-	cgroup  *proc.Cgroup  // nil where the host does not let us make one
-	hurry   chan struct{} // closed when the lifeline has ended
-	servers [][]*server   // in waves, in the order of starting
+	cgroup  *proc.Cgroup   // nil where the host does not let us make one
+	ender   takedown.Ender // in a hurry when the lifeline has ended
+	servers [][]*server    // in waves, in the order of starting
 	shm     proc.Shm
 	pids    map[int]bool // everything that was ever seen below us
 	noted   runner.Tree  // what tree.json says
@@ -215,10 +218,10 @@ func (t *task) say(form string, args ...any) {
 	}
 }
 
-// listen ends the task on a signal or with the lifeline. Its goroutines live
-// as long as the process. Signals are handled, never ignored: children would
-// inherit that.
-func (t *task) listen(cancel context.CancelCauseFunc, lifeline *os.File) {
+// listen ends the task on a signal or with the lifeline, which closes hurry. Its
+// goroutines live as long as the process. Signals are handled, never ignored:
+// children would inherit that.
+func (t *task) listen(cancel context.CancelCauseFunc, lifeline *os.File, hurry chan<- struct{}) {
 	sigs := make(chan os.Signal, 8)
 	signal.Notify(sigs, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGPIPE)
 	stop := func(why string) {
@@ -241,18 +244,8 @@ func (t *task) listen(cancel context.CancelCauseFunc, lifeline *os.File) {
 				break
 			}
 		}
-		close(t.hurry)
+		close(hurry)
 		stop("the lifeline ended: the engine is gone")
 		t.say("the lifeline ended: stopping in a hurry")
 	}()
-}
-
-// hurried says whether there is no time for graceful waits (DESIGN 11.4).
-func (t *task) hurried() bool {
-	select {
-	case <-t.hurry:
-		return true
-	default:
-		return false
-	}
 }

@@ -48,7 +48,7 @@ func (t *task) probe(ctx context.Context) (stop func()) {
 		cancel()
 		all.Wait()
 		for _, p := range t.spec.Probes {
-			if p.Every == 0 && !t.hurried() {
+			if p.Every == 0 && !t.ender.Hurried() {
 				t.sample(p)
 			}
 		}
@@ -107,7 +107,7 @@ func (t *task) capture(argv []string, patience time.Duration) ([]byte, error) {
 		case <-time.After(time.Until(late)):
 		}
 	}
-	t.stop(c, time.Now()) // at its end nothing of it is left
+	t.ender.Stop(c, time.Now()) // at its end nothing of it is left
 	if err != nil {
 		return text, fmt.Errorf("%s did not end within %s", argv[0], patience)
 	}
@@ -147,7 +147,7 @@ func (t *task) host(patience time.Duration) runner.HostState {
 // moments to come back after a kill.
 func (t *task) drain(until time.Time) (state runner.HostState, left []string) {
 	patience := toolPatience
-	if t.hurried() {
+	if t.ender.Hurried() {
 		patience, until = time.Second, time.Now()
 	}
 	for {

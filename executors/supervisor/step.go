@@ -13,6 +13,7 @@ import (
 	"github.com/sotabuild/sotabuild/executors/proc"
 	"github.com/sotabuild/sotabuild/executors/redact"
 	"github.com/sotabuild/sotabuild/executors/runner"
+	"github.com/sotabuild/sotabuild/executors/supervisor/takedown"
 )
 
 // steps runs the steps in order. A step that fails does not keep the next from
@@ -72,7 +73,7 @@ func (t *task) step(life context.Context, s runner.Step) runner.StepRecord {
 	if cut.Class == "" {
 		waits = nil // what it left in its session has no reason to live
 	}
-	t.stop(child.Child, time.Now().Add(killPatience), waits...)
+	t.ender.Stop(child.Child, time.Now().Add(takedown.Patience), waits...)
 	lost := child.finish()
 	record.Ended = time.Now().UTC()
 	record.Exit, record.Signal = child.Exit()

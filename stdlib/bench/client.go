@@ -202,10 +202,11 @@ type stalled string
 
 func (s stalled) Error() string { return string(s) }
 
-// do sends the request of r's sample and reads its answer to the end. The clock
-// starts before a connection is sought: who accepts slowly makes its users wait.
-func (c *client) do(ctx context.Context, r *reading) {
-	ctx, cancel := context.WithCancelCause(ctx)
+// do sends the request of r's sample and reads its answer to the end, or to that
+// of the run, which cuts it off. The clock starts before a connection is sought:
+// who accepts slowly makes its users wait.
+func (c *client) do(run context.Context, r *reading) {
+	ctx, cancel := context.WithCancelCause(run)
 	defer cancel(nil)
 	r.ctx, r.cancel = ctx, cancel
 	s := &r.s
@@ -224,6 +225,7 @@ func (c *client) do(ctx context.Context, r *reading) {
 		return
 	}
 	s.Failure = s.Answer.Verdict(s.Ask.Input, s.Ask.Output, c.spec.Rules.IgnoreEOS)
+	s.CutOff = s.Failure.Class != "" && s.Failure == ended(run)
 	s.Failure.Reason = c.clean(s.Failure.Reason)
 }
 

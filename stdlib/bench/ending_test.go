@@ -1,13 +1,17 @@
 package bench_test
 
 import (
+	"context"
+	"io"
 	"math"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/sotabuild/sotabuild/executors"
 	"github.com/sotabuild/sotabuild/stdlib/bench"
 	"github.com/sotabuild/sotabuild/stdlib/bench/judge"
 	"github.com/sotabuild/sotabuild/stdlib/bench/live"
@@ -103,6 +107,63 @@ func TestCancelledIsNoFailure(t *testing.T) {
 		}
 		if got := number(t, r, "success_rate"); got != 1 {
 			t.Errorf("success rate is %v", got)
+		}
+	})
+}
+
+// TestCutOffIsNoFailure ends a run after 250 ms, by its user or by its deadline:
+// of ten requests of 100 ms, two at a time, four have succeeded and two are in
+// flight, which are neither successes nor failures.
+func TestCutOffIsNoFailure(t *testing.T) {
+	for class, total := range map[result.Class]time.Duration{executors.ClassInterrupted: 0, executors.ClassTimeout: 250 * ms} {
+		synctest.Test(t, func(t *testing.T) {
+			h, err := simserve.Handler(simserve.Config{Model: "sim", Prefill: 50 * ms, Step: 50 * ms})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := spec(prompts(t, 10, 0, 2))
+			s.Load.Concurrency, s.Rules.Total = ptr(2), total
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if total == 0 {
+				defer time.AfterFunc(250*ms, cancel).Stop()
+			}
+			rep := until(t, ctx, h, s)
+			r := rep.Row
+			if q := r.Requests; r.Class != class || q.OK != 4 || q.CutOff != 2 || q.Failed != 0 || q.Failures != nil {
+				t.Errorf("row is %s, %+v", describe(r), q)
+			}
+			if !strings.HasSuffix(r.Reason, "6 of 10 requests sent, 4 succeeded, 2 cut off") {
+				t.Errorf("reason is %q", r.Reason)
+			}
+			for i, q := range rep.Requests {
+				if q.CutOff != (i >= 4) || q.CutOff != (q.Class == class) {
+					t.Errorf("request %d is %+v", i, q)
+				}
+			}
+		})
+	}
+}
+
+// TestFailuresCutOffTheOthers: one request hangs while all others fail, so that
+// the fiftieth ends the run, of whose failures the one that hangs is none.
+func TestFailuresCutOffTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked atomic.Int32
+		h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body) // a server sees a client leave once it has read all
+			if asked.Add(1) == 1 {
+				<-r.Context().Done()
+				return
+			}
+			http.Error(w, "no", http.StatusInternalServerError)
+		})
+		s := spec(prompts(t, 1000, 0, 2))
+		s.Models, s.Load.Concurrency = "", ptr(2)
+		s.Rules.MinSuccess, s.Rules.Stop.MaxFailing = .1, .9
+		r := against(t, h, s).Row
+		if q := r.Requests; r.Class != result.HTTPStatus || q.OK != 0 || q.CutOff != 1 || q.Failed != q.Failures[result.HTTPStatus] || q.Failed < 50 || q.Failed > 51 {
+			t.Errorf("row is %s, %+v", describe(r), q)
 		}
 	})
 }

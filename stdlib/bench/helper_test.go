@@ -92,11 +92,17 @@ func measure(t *testing.T, c simserve.Config, s bench.Spec) bench.Report {
 
 func against(t *testing.T, h http.Handler, s bench.Spec) bench.Report {
 	t.Helper()
+	return until(t, t.Context(), h, s)
+}
+
+// until is against with a run that ends with ctx.
+func until(t *testing.T, ctx context.Context, h http.Handler, s bench.Spec) bench.Report {
+	t.Helper()
 	net := newPipes()
 	srv := &http.Server{Handler: h}
 	ended := make(chan error)
 	go func() { ended <- srv.Serve(net) }()
-	rep, err := bench.Host{Dial: net.dial, Env: func(string) (string, bool) { return "", false }}.Run(t.Context(), s)
+	rep, err := bench.Host{Dial: net.dial, Env: func(string) (string, bool) { return "", false }}.Run(ctx, s)
 	if err != nil {
 		t.Error(err)
 	}

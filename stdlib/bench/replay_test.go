@@ -370,7 +370,7 @@ func TestClosedConnectionIsTriedAgain(t *testing.T) {
 			t.Error(err)
 		}
 		<-ended
-		if r := rep.Row; r.Requests.OK != 3 || len(r.Warnings) == 0 || !strings.HasPrefix(r.Warnings[0], "2 requests were sent a second time") {
+		if r := rep.Row; r.Requests.OK != 3 || len(r.Warnings) == 0 || !strings.HasPrefix(r.Warnings[0], "2 requests sent a second time") {
 			t.Errorf("row is %s with warnings %q", describe(r), r.Warnings)
 		}
 	})

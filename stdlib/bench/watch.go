@@ -50,11 +50,14 @@ func (w *watch) end(i, point int, s judge.Sample) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	marks := s.Answer.Marks
-	over := live.Ended{Flight: i, Failed: s.Failure.Class != "", Cancelled: s.Cancelled, Sent: s.Sent, Lag: -1, Marks: marks, Output: s.Answer.Usage.Output}
+	over := live.Ended{Flight: i, Failed: s.Failure.Class != "" && !s.CutOff, Cancelled: s.Cancelled, CutOff: s.CutOff, Sent: s.Sent, Lag: -1, Marks: marks, Output: s.Answer.Usage.Output}
 	if s.Due >= 0 {
 		over.Lag = max(0, s.Sent-s.Due)
 	}
 	ok := w.tally.End(over)
+	if s.CutOff {
+		return
+	}
 	w.last = append(w.last, s.Failure.Class)
 	if s.Failure.Class != "" || s.Cancelled {
 		w.failing()

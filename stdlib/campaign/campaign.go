@@ -222,7 +222,7 @@ func VersionAddr(fw lang.Framework) string { return "version." + fw.Label }
 // name in the base flags is an error (CheckBase).
 func skipReason(c *lang.Campaign, f Facts, fw lang.Framework, cand search.Candidate, given []help.Given) string {
 	if n, ok := fw.GPUCount(cand.Flags); ok && c.GPUs != nil && n != len(c.GPUs.IDs) {
-		return fmt.Sprintf("%s: it uses %d GPUs, and every framework of the campaign uses %d", result.BadFlagValue, n, len(c.GPUs.IDs))
+		return fmt.Sprintf("%s: it uses %s, and every framework of the campaign uses %d", result.BadFlagValue, result.Count(n, "GPU"), len(c.GPUs.IDs))
 	}
 	text, ok := f.Helps[fw.Label]
 	if !ok {

@@ -61,7 +61,7 @@ var fairnessFields = []struct {
 		return "temperature " + strconv.FormatFloat(v.Workload.Temperature, 'g', -1, 64)
 	}},
 	{"request_shape", func(_ View, r *result.Row) string {
-		text := fmt.Sprintf("%s, %d in, %d out, %d prompts", r.Workload.Kind, r.Workload.InputLen, r.Workload.OutputLen, r.Workload.NumPrompts)
+		text := fmt.Sprintf("%s, %d in, %d out, %s", r.Workload.Kind, r.Workload.InputLen, r.Workload.OutputLen, result.Count(r.Workload.NumPrompts, "prompt"))
 		if r.Workload.Mix != "" {
 			text += ", mixed with " + r.Workload.Mix
 		}

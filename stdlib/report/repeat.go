@@ -37,6 +37,10 @@ type Repeated struct {
 	Repeats   []Repeat         `json:"repeats"`
 }
 
+// failing reports whether the side is out because most of its samples do not
+// keep the SLA.
+func (r Repeated) failing() bool { return 2*len(r.Failing) > r.Said.Samples }
+
 // Repeat is one server life that was measured.
 type Repeat struct {
 	Address string     `json:"address"`
@@ -57,8 +61,12 @@ func (r *Repeats) said() map[key.Digest]winners.Repeated {
 }
 
 // Settled is the scenario with the verdicts of its repeats in the ranking, once
-// they are final.
+// they are final, and without a winner while cells are open.
 func (s Scenario) Settled(target string) Scenario {
+	if s.Open != nil {
+		s.Ranking, s.Ahead = s.undecided()
+		return s
+	}
 	s.Ranking = s.Ranking.Settle(s.Repeats.said(), func(d key.Digest) bool {
 		for _, c := range s.with(d) {
 			if c.Framework == target {
@@ -150,7 +158,7 @@ func (s Scenario) evidence() string {
 		return ""
 	}
 	least, most := slices.Min(samples), slices.Max(samples)
-	text := fmt.Sprintf(" by %d repeats", most)
+	text := " by " + result.Count(most, "repeat")
 	if least < most {
 		text = fmt.Sprintf(" by %d to %d repeats", least, most)
 	}

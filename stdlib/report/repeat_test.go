@@ -44,3 +44,24 @@ func TestGapUnresolved(t *testing.T) {
 		}
 	}
 }
+
+// TestWithoutWinner: only repeats that are over and put every side out take a
+// scenario's winner away; who is unresolved, or passes no limit, is a result.
+func TestWithoutWinner(t *testing.T) {
+	a := []key.Digest{key.Sum([]byte("a"))}
+	cell := 0
+	slow, broken := Repeated{Failing: []string{"repeat 1", "repeat 2"}, Said: winners.Repeated{Samples: 3}}, Repeated{Failing: []string{"repeat 1"}, Said: winners.Repeated{Samples: 2}}
+	over := &Repeats{Over: true, Sides: []Repeated{slow, broken}}
+	v := View{Scenarios: []Scenario{
+		{Name: "won", Repeats: over, Ranking: winners.Ranking{Cell: &cell, Best: a}},
+		{Name: "unresolved", Repeats: over, Ranking: winners.Ranking{Cell: &cell, Unresolved: a}},
+		{Name: "out", Repeats: over, Ranking: winners.Ranking{Cell: &cell}},
+		{Name: "too_slow", Repeats: &Repeats{Over: true, Sides: []Repeated{slow, slow}}, Ranking: winners.Ranking{Cell: &cell}},
+		{Name: "going_on", Repeats: &Repeats{}, Ranking: winners.Ranking{Cell: &cell}},
+		{Name: "none_passes", Repeats: &Repeats{Why: "no row passes"}},
+		{Name: "not_repeated", Ranking: winners.Ranking{Cell: &cell}},
+	}}
+	if got := v.WithoutWinner(); len(got) != 1 || got[0].Name != "out" {
+		t.Errorf("%+v; want the one whose sides are all out", got)
+	}
+}

@@ -103,7 +103,10 @@ func (v View) winnersTable(b *strings.Builder) {
 
 // nobody says why a scenario has no winner.
 func (s Scenario) nobody() string {
-	if s.Ranking.Cell != nil {
+	switch {
+	case s.Open != nil:
+		return "none yet: " + s.toMeasure()
+	case s.Ranking.Cell != nil:
 		return "none: see Repeated runs"
 	}
 	return "none passes the SLA"
@@ -121,7 +124,7 @@ func gap(g winners.Gap) string {
 }
 
 func (v View) scenario(b *strings.Builder, s Scenario) {
-	fmt.Fprintf(b, "## Scenario %s\n\n%s, %d prompts.\n\n", markdown.Code(s.Name), s.lengths(), s.NumPrompts)
+	fmt.Fprintf(b, "## Scenario %s\n\n%s, %s.\n\n", markdown.Code(s.Name), s.lengths(), result.Count(s.NumPrompts, "prompt"))
 	g := markdown.Table{First: 6, Head: []string{"Concurrency", "Rank", "Framework", "Candidate", "Status", "SLA"}}
 	var ids []string
 	for _, id := range shown {
@@ -145,9 +148,11 @@ func (v View) scenario(b *strings.Builder, s Scenario) {
 	}
 	if g.Rows == nil {
 		b.WriteString("No rows.\n\n")
+		s.open(b)
 		return
 	}
 	g.Write(b)
+	s.open(b)
 	for _, c := range s.Ranking.Cells {
 		fmt.Fprintf(b, "Concurrency %s: the target's gap is %s.%s\n", Concurrency(c.Workload), gapNumber(c.Gap), s.caveats(c))
 	}
@@ -309,6 +314,21 @@ func (v View) WithoutResult() []string {
 			if !s.of(side.Name, v.SLA).Measured() {
 				out = append(out, side.Name+" in "+s.Name)
 			}
+		}
+	}
+	return out
+}
+
+// WithoutWinner are the scenarios that had a winner by one run of each, and none
+// of whose sides came through its repeats, in the order of the View. One where
+// all sides fail the SLA, by one run or by their repeats, has a result and is not
+// among them.
+func (v View) WithoutWinner() []Scenario {
+	var out []Scenario
+	for _, s := range v.Scenarios {
+		if s.Ranking.Cell != nil && s.Repeats != nil && s.Repeats.Over && s.leading() == nil &&
+			slices.ContainsFunc(s.Repeats.Sides, func(r Repeated) bool { return !r.failing() }) {
+			out = append(out, s)
 		}
 	}
 	return out

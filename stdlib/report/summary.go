@@ -37,10 +37,13 @@ func (v View) bestByFramework(b *strings.Builder) {
 		fmt.Fprintf(b, "### %s\n\n", markdown.Code(side.Name))
 		g := markdown.Table{First: 5, Right: 10, Head: []string{"Scenario", "Concurrency", "Candidate", "Status", "SLA", "Req/s", "Output tok/s", "Total tok/s", "P50 TTFT ms", "P50 TPOT ms",
 			"Success rate", "Accept len", "Pre-scheduler ms", "Cache hit", "GPUs", "Server command", "Artifacts"}}
-		var none []string
+		var none, open []string
 		for _, s := range v.Scenarios {
 			best := s.of(side.Name, v.SLA).Best
-			if best == nil {
+			switch n := s.openOf(side.Name); {
+			case n > 0:
+				open = append(open, fmt.Sprintf("%s (%s)", markdown.Code(s.Name), result.Count(n, "cell")))
+			case best == nil:
 				none = append(none, markdown.Code(s.Name))
 			}
 			for _, c := range v.cellsOf(s, side.Name, best) {
@@ -55,6 +58,9 @@ func (v View) bestByFramework(b *strings.Builder) {
 		}
 		if none != nil {
 			fmt.Fprintf(b, "No candidate passes the SLA in %s.\n\n", strings.Join(none, ", "))
+		}
+		if open != nil {
+			fmt.Fprintf(b, "To be measured as the campaign stands now: %s.\n\n", strings.Join(open, ", "))
 		}
 	}
 }
@@ -213,7 +219,10 @@ func (v View) WinningCommands() []byte {
 		for _, s := range v.Scenarios {
 			fmt.Fprintf(&b, "## %s, %s\n\n", markdown.Code(side.Name), markdown.Code(s.Name))
 			best := v.cellsOf(s, side.Name, s.of(side.Name, v.SLA).Best)
-			if best == nil {
+			switch n := s.openOf(side.Name); {
+			case n > 0:
+				fmt.Fprintf(&b, "To be measured as the campaign stands now: %s; what follows is the best so far.\n\n", result.Count(n, "cell"))
+			case best == nil:
 				b.WriteString("No candidate passes the SLA.\n\n")
 			}
 			for _, c := range best {
@@ -288,7 +297,7 @@ func (w Workload) facts() [][2]string {
 	}
 	return [][2]string{
 		{"endpoint", markdown.Text(w.Endpoint)}, {"dataset", markdown.Text(w.Dataset)}, {"temperature", strconv.FormatFloat(w.Temperature, 'g', -1, 64)},
-		{"arrival", markdown.Text(w.Arrival)}, {"request rate", rate}, {"warm-up", strconv.Itoa(w.Warmup) + " requests"},
+		{"arrival", markdown.Text(w.Arrival)}, {"request rate", rate}, {"warm-up", result.Count(w.Warmup, "request")},
 		{"seed", strconv.FormatInt(w.Seed, 10)}, {"lane", markdown.Text(w.Lane)},
 	}
 }
@@ -323,7 +332,7 @@ func (v View) frameworks(b *strings.Builder) {
 	g.Write(b)
 	for _, s := range v.Sides {
 		if s.Dropped > 0 {
-			fmt.Fprintf(b, "The search bound of %s cut off %d further candidates.\n\n", markdown.Code(s.Name), s.Dropped)
+			fmt.Fprintf(b, "The search bound of %s cut off %s.\n\n", markdown.Code(s.Name), result.Count(s.Dropped, "further candidate"))
 		}
 	}
 }

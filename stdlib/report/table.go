@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/sotabuild/sotabuild/engine/key"
 	"github.com/sotabuild/sotabuild/stdlib/result"
 	"github.com/sotabuild/sotabuild/stdlib/winners"
 )
@@ -193,21 +194,16 @@ func (v View) Winner(s Scenario) string {
 		switch {
 		case s.Lane != "":
 			return "lane " + s.Lane + ": a table of its own, without a winner"
-		case len(s.Cells) == 0:
+		case len(s.Cells) == 0 && !slices.ContainsFunc(s.Open, func(o Open) bool { return o.State == Stale }):
 			return "nothing is measured yet"
+		case s.Open != nil:
+			return s.soFar()
 		case s.Ranking.Cell != nil:
 			return "no winner: " + s.Repeats.Why
 		}
 		return "no row passes the SLA"
 	}
-	var who []string
-	for _, d := range s.leading() {
-		for _, c := range s.with(d) {
-			if name := fmt.Sprintf("%s (%s, concurrency %s)", c.Framework, c.Candidate, Concurrency(c.Row.Workload)); !slices.Contains(who, name) {
-				who = append(who, name)
-			}
-		}
-	}
+	who := s.names(s.leading())
 	if s.Ranking.Best == nil {
 		return fmt.Sprintf("unresolved between %s%s; gap of %s: %s", strings.Join(who, " and "), s.evidence(), v.target(), s.gap(v.target()))
 	}
@@ -220,6 +216,18 @@ func (v View) Winner(s Scenario) string {
 		where = s.gap(v.target())
 	}
 	return fmt.Sprintf("%s %s%s; gap of %s: %s", strings.Join(who, " and "), verb, s.evidence(), v.target(), where)
+}
+
+// names are the cells of rows, each once.
+func (s Scenario) names(rows []key.Digest) (out []string) {
+	for _, d := range rows {
+		for _, c := range s.with(d) {
+			if name := fmt.Sprintf("%s (%s, concurrency %s)", c.Framework, c.Candidate, Concurrency(c.Row.Workload)); !slices.Contains(out, name) {
+				out = append(out, name)
+			}
+		}
+	}
+	return out
 }
 
 // verdict is short enough for a column: pass, fails SLA, or the row's status. A

@@ -111,9 +111,11 @@ type Scenario struct {
 	InputLen   int             `json:"input_len"`  // tokens
 	OutputLen  int             `json:"output_len"` // tokens
 	NumPrompts int             `json:"num_prompts"`
-	Mix        string          `json:"mix,omitempty"`  // further shapes in words; the lengths are those of the rest
-	Lane       string          `json:"lane,omitempty"` // "" is the main one
-	Cells      []Cell          `json:"cells"`          // by framework, candidate, concurrency, as declared
+	Mix        string          `json:"mix,omitempty"`   // further shapes in words; the lengths are those of the rest
+	Lane       string          `json:"lane,omitempty"`  // "" is the main one
+	Cells      []Cell          `json:"cells"`           // by framework, candidate, concurrency, as declared
+	Open       []Open          `json:"open,omitempty"`  // the others, in the same order; while there are any nobody wins
+	Ahead      []key.Digest    `json:"ahead,omitempty"` // the best rows so far, where cells are open
 	Ranking    winners.Ranking `json:"ranking"`
 	Fairness   []Fairness      `json:"fairness,omitempty"` // nil where there is nothing to compare
 	Repeats    *Repeats        `json:"repeats,omitempty"`  // nil where the campaign asks for none

@@ -201,3 +201,11 @@ func TestDefinitions(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 }
+
+func TestCount(t *testing.T) {
+	for n, want := range map[int]string{0: "0 failed requests", 1: "1 failed request", 2: "2 failed requests", 11: "11 failed requests"} {
+		if got := Count(n, "failed request"); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

@@ -100,8 +100,11 @@ type Requests struct {
 	Cached   *int64        `json:"cached_tokens,omitempty"`
 	// Cancelled requests are the ones that the client left as the dataset asks:
 	// neither successes nor failures.
-	Cancelled int      `json:"cancelled,omitempty"`
-	Lengths   *Lengths `json:"lengths,omitempty"` // nil without a success
+	Cancelled int `json:"cancelled,omitempty"`
+	// CutOff requests were in flight when the run ended, by its user or by a rule:
+	// neither successes nor failures.
+	CutOff  int      `json:"cut_off,omitempty"`
+	Lengths *Lengths `json:"lengths,omitempty"` // nil without a success
 }
 
 // Lengths are percentiles of the successes' token counts, as the server

@@ -86,7 +86,7 @@ func (w Workload) validate(v *violations) {
 }
 
 func (q Requests) validate(v *violations) {
-	v.add(min(q.OK, q.Failed, q.Cancelled) < 0 || min(q.Input, q.Output) < 0 || q.Cached != nil && *q.Cached < 0, "negative count")
+	v.add(min(q.OK, q.Failed, q.Cancelled, q.CutOff) < 0 || min(q.Input, q.Output) < 0 || q.Cached != nil && *q.Cached < 0, "negative count")
 	v.add(len(q.Examples) > 5, "%d examples of failed requests, at most 5", len(q.Examples))
 	sum := 0
 	for c, n := range q.Failures {

@@ -87,7 +87,11 @@ func (s *Spending) Refuses(c Cost, now time.Time) string {
 	}
 	rest := s.Budget.GPUSeconds - s.used - s.reserved
 	if s.Budget.GPUSeconds > 0 && c.GPUs > 0 && (rest <= 0 || c.gpuSeconds() > rest) {
-		return fmt.Sprintf("over the budget: %.3f GPU-hours are left, and it %s on %d GPUs", max(0, rest)/3600, about, c.GPUs)
+		s := "s"
+		if c.GPUs == 1 {
+			s = ""
+		}
+		return fmt.Sprintf("over the budget: %.3f GPU-hours are left, and it %s on %d GPU%s", max(0, rest)/3600, about, c.GPUs, s)
 	}
 	return ""
 }

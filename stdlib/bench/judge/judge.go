@@ -34,7 +34,7 @@ func (m Cell) Row() result.Row {
 		r.Facts.CacheHitShare = &share
 	}
 	if m.Resent > 0 {
-		r.Warnings = append(r.Warnings, fmt.Sprintf("%d requests were sent a second time because the server had closed a kept connection", m.Resent))
+		r.Warnings = append(r.Warnings, result.Count(int(m.Resent), "request")+" sent a second time because the server had closed a kept connection")
 	}
 	f := m.verdict(r)
 	if f.Class != "" {
@@ -55,9 +55,12 @@ func (m Cell) verdict(r result.Row) wire.Failure {
 	q, rules := r.Requests, m.Rules
 	lag, rate := r.Facts.SendLagP99, m.rate()
 	switch {
-	case m.Ended.Class != "" && (len(m.Samples) < m.Asked || q.Failures[m.Ended.Class] > 0):
-		return wire.Fail(m.Ended.Class, "%s: %d of %d requests sent, %d succeeded",
-			m.Ended.Reason, len(m.Samples), m.Asked, q.OK)
+	case m.Ended.Class != "" && (len(m.Samples) < m.Asked || q.CutOff > 0 || q.Failures[m.Ended.Class] > 0):
+		f := wire.Fail(m.Ended.Class, "%s: %d of %d requests sent, %d succeeded", m.Ended.Reason, len(m.Samples), m.Asked, q.OK)
+		if q.CutOff > 0 {
+			f.Reason += fmt.Sprintf(", %d cut off", q.CutOff)
+		}
+		return f
 	case float64(q.OK)/float64(q.OK+q.Failed) < rules.MinSuccess:
 		return wire.Fail(Worst(q.Failures), "%s", m.failures(q))
 	case lag != nil && *lag > rules.MaxSendLag.Seconds():
@@ -79,6 +82,10 @@ func (m Cell) count() result.Requests {
 	for _, s := range m.Samples {
 		if s.Cancelled {
 			q.Cancelled++
+			continue
+		}
+		if s.CutOff {
+			q.CutOff++
 			continue
 		}
 		if f := s.Failure; f.Class != "" {

@@ -29,6 +29,7 @@ type Sample struct {
 	Sent      time.Duration
 	Closed    time.Duration // the client was done with it
 	Cancelled bool          // the client left as planned: neither success nor failure
+	CutOff    bool          // the run ended first, as Failure says: neither as well
 	Failure   wire.Failure
 }
 
@@ -60,7 +61,11 @@ type Request struct {
 	Reason    string       `json:"reason,omitempty"`
 	Group
 	Cancelled bool `json:"cancelled,omitempty"`
+	CutOff    bool `json:"cut_off,omitempty"` // by the end of the run, whose class it has
 }
+
+// Failed reports whether the request counts as a failure.
+func (r Request) Failed() bool { return r.Class != "" && !r.CutOff }
 
 // Tokens are one request's counts; nil is "the server did not say".
 type Tokens struct {
@@ -83,7 +88,7 @@ func (m Cell) Requests() []Request {
 		marks, u := s.Answer.Marks, s.Answer.Usage
 		r := Request{ID: s.Ask.ID, Scheduled: seconds(s.Scheduled), Sent: s.Sent.Seconds(), End: seconds(s.End),
 			Events: len(marks), Tokens: Tokens{counted(u.Input), counted(u.Output), counted(u.Cached)},
-			Class: s.Failure.Class, Reason: s.Failure.Reason, Cancelled: s.Cancelled,
+			Class: s.Failure.Class, Reason: s.Failure.Reason, Cancelled: s.Cancelled, CutOff: s.CutOff,
 			Group: Group{s.Ask.Adapter, s.Ask.Turn.Session, s.Ask.Turn.Number}}
 		if n := len(marks); n > 0 {
 			r.First, r.Last = seconds(marks[0]), seconds(marks[n-1])

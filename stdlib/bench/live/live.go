@@ -37,9 +37,10 @@ type Spread struct {
 
 // Progress is the state of a run so far.
 type Progress struct {
-	Asked, Sent, OK, Failed, Cancelled int
-	InFlight                           int
-	Elapsed                            time.Duration
+	Asked, Sent                   int
+	OK, Failed, Cancelled, CutOff int // of those that are over
+	InFlight                      int
+	Elapsed                       time.Duration
 	// Due is how many sendings the schedule wanted by now, Kept how many of
 	// them began; -1 without a schedule.
 	Due, Kept int
@@ -53,14 +54,17 @@ type Progress struct {
 	Left      time.Duration // until the end, at this pace; negative while nobody knows
 }
 
+// over is how many requests have ended.
+func (p Progress) over() int { return p.OK + p.Failed + p.Cancelled + p.CutOff }
+
 // Ended is one request that is over.
 type Ended struct {
-	Flight            int  // its number
-	Failed, Cancelled bool // neither: a success
-	Sent              time.Duration
-	Lag               time.Duration   // negative: it had no due time
-	Marks             []time.Duration // of the events with tokens; not written any more
-	Output            int64           // tokens, as the server counted
+	Flight                    int  // its number
+	Failed, Cancelled, CutOff bool // none: a success
+	Sent                      time.Duration
+	Lag                       time.Duration   // negative: it had no due time
+	Marks                     []time.Duration // of the events with tokens; not written any more
+	Output                    int64           // tokens, as the server counted
 }
 
 // Tally counts a run. Begin, End and Now may be called at once; Now by one
@@ -130,6 +134,8 @@ func (t *Tally) End(e Ended) (ok int) {
 	switch {
 	case e.Cancelled:
 		t.now.Cancelled++
+	case e.CutOff:
+		t.now.CutOff++
 	case e.Failed:
 		t.now.Failed++
 	default:
@@ -179,7 +185,7 @@ func (t *Tally) add(e Ended) {
 		t.begun[e.Flight] = true
 		t.ttft.add(e.Marks[0] - e.Sent)
 	}
-	if e.Failed || e.Cancelled {
+	if e.Failed || e.Cancelled || e.CutOff {
 		return
 	}
 	for i := 1; i < len(e.Marks); i++ {
@@ -210,7 +216,7 @@ func (t *Tally) pace(now instant) float64 {
 // that are over, not before the schedule's last sending has had as long as the
 // others took, and not beyond the limit.
 func (t *Tally) left(p Progress) time.Duration {
-	over := p.OK + p.Failed + p.Cancelled
+	over := p.over()
 	switch {
 	case over == p.Asked:
 		return 0

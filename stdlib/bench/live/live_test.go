@@ -81,6 +81,17 @@ func TestTallyByHand(t *testing.T) {
 	}
 }
 
+// TestCutOffIsOver: what the end of the run cut off is over, and no failure.
+func TestCutOffIsOver(t *testing.T) {
+	n := New(2, nil, 0)
+	n.Begin(0, &Flight{}, 0, false)
+	n.End(Ended{Flight: 0, CutOff: true, Lag: -1})
+	p := n.Now(time.Second)
+	if p.CutOff != 1 || p.Failed != 0 || p.OK != 0 || !strings.Contains(p.Table()[1], "1 of 2 requests done, 0 in flight, 0 failed, 1 cut off") || !strings.Contains(p.Line(), "0 failed  1 cut off") {
+		t.Errorf("%+v\n%s\n%q", p, p.Line(), p.Table())
+	}
+}
+
 // TestLeftHasALimit: one of ten done after a second, by pace nine more.
 func TestLeftHasALimit(t *testing.T) {
 	for limit, want := range map[time.Duration]time.Duration{0: 9 * time.Second, 4 * time.Second: 3 * time.Second} {

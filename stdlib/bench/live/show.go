@@ -9,6 +9,9 @@ import (
 // Line is the state in a line, for a file.
 func (p Progress) Line() string {
 	s := fmt.Sprintf("%6.1f s  %d/%d sent  %d in flight  %d ok  %d failed", p.Elapsed.Seconds(), p.Sent, p.Asked, p.InFlight, p.OK, p.Failed)
+	if p.CutOff > 0 {
+		s += fmt.Sprintf("  %d cut off", p.CutOff)
+	}
 	if p.Output > 0 {
 		s += fmt.Sprintf("  %.1f tok/s", perSecond(p.Output, p.Elapsed))
 	}
@@ -26,10 +29,12 @@ func (p Progress) Line() string {
 // Table is the state in lines for a terminal, the most important first. What
 // nobody knows yet is a dash.
 func (p Progress) Table() []string {
-	over := p.OK + p.Failed + p.Cancelled
-	done := fmt.Sprintf("%d of %d requests done, %d in flight, %d failed", over, p.Asked, p.InFlight, p.Failed)
+	done := fmt.Sprintf("%d of %d requests done, %d in flight, %d failed", p.over(), p.Asked, p.InFlight, p.Failed)
 	if p.Cancelled > 0 {
 		done += fmt.Sprintf(", %d cancelled as asked", p.Cancelled)
+	}
+	if p.CutOff > 0 {
+		done += fmt.Sprintf(", %d cut off", p.CutOff)
 	}
 	lines := []string{
 		fmt.Sprintf("  %-8s  %.1f s, %s", "time", p.Elapsed.Seconds(), left(p.Left)),

@@ -99,7 +99,7 @@ func (s Scenario) distributions() (out []Figure) {
 		f := curves(title, names, sets[i])
 		f.Note = "The value that a share of the requests does not exceed."
 		if left > 0 {
-			f.Note += fmt.Sprintf(" %d further cells are not drawn.", left)
+			f.Note += fmt.Sprintf(" Not drawn: %s.", result.Count(left, "further cell"))
 		}
 		if len(f.Series) > 0 {
 			curvesOf = append(curvesOf, f)

@@ -89,7 +89,8 @@ func timeline(all []judge.Request) Figure {
 		f.Names = append(f.Names, label(q))
 		var v [3]*number
 		switch {
-		case q.Class != "":
+		case q.CutOff:
+		case q.Failed():
 			v[1] = some(0)
 		case q.First != nil && q.Last != nil:
 			v[0], v[2] = some((*q.First-q.Sent)*1e3), some((*q.Last-q.Sent)*1e3)

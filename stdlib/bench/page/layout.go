@@ -85,7 +85,7 @@ type failure struct {
 // they belong.
 func failures(prefix string, all []judge.Request, most int) (out []failure) {
 	for _, q := range all {
-		if q.Class != "" && len(out) < most {
+		if q.Failed() && len(out) < most {
 			out = append(out, failure{prefix + label(q), q.Reason, q.Class})
 		}
 	}

@@ -22,10 +22,13 @@ type Run struct {
 // HTML is the page of a run: its numbers, the distributions behind them, the
 // requests over time and what failed.
 func (r Run) HTML() []byte {
-	row := r.Row
+	row, cut := r.Row, ""
+	if n := row.Requests.CutOff; n > 0 {
+		cut = fmt.Sprintf(", %d cut off in flight", n)
+	}
 	data := map[string]any{
-		"Head": fmt.Sprintf("%s. %d requests ok, %d failed in %.2f s. Prompts %s.", row.Time.Started.Format("2006-01-02 15:04:05 UTC"),
-			row.Requests.OK, row.Requests.Failed, row.Time.Seconds, row.Workload.Dataset),
+		"Head": fmt.Sprintf("%s. %s ok, %d failed%s in %.2f s. Prompts %s.", row.Time.Started.Format("2006-01-02 15:04:05 UTC"),
+			result.Count(row.Requests.OK, "request"), row.Requests.Failed, cut, row.Time.Seconds, row.Workload.Dataset),
 		"Numbers": numbers(row), "Figures": r.figures(), "Failures": failures("", r.Requests, 100), "Warnings": row.Warnings, "Bad": ""}
 	if row.Status != result.OK {
 		data["Bad"] = fmt.Sprintf("%s: %s", row.Class, row.Reason)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sotabuild/sotabuild/executors"
 	"github.com/sotabuild/sotabuild/stdlib/bench/judge"
 	"github.com/sotabuild/sotabuild/stdlib/result"
 )
@@ -135,6 +136,21 @@ func TestPageIsOneFile(t *testing.T) {
 	failed := string(Run{Row: result.Row{Status: result.Failed, Class: result.Stalled, Reason: "silence"}}.HTML())
 	if !strings.Contains(failed, "No numbers") || !strings.Contains(failed, "stalled: silence") {
 		t.Error("a failed run does not say so")
+	}
+}
+
+// TestPageOfACutRun: a request that the end of the run cut off is among no
+// failures and in no distribution, and is said.
+func TestPageOfACutRun(t *testing.T) {
+	cut := judge.Request{ID: 11, Sent: 9, First: ptr(9.1), Last: ptr(9.2), Class: executors.ClassInterrupted, Reason: "stopped by the user", CutOff: true}
+	row := result.Row{Status: result.Failed, Class: executors.ClassInterrupted, Reason: "stopped", Requests: result.Requests{OK: 10, Failed: 1, CutOff: 1}}
+	b := string(Run{Row: row, Requests: append(requests(), cut)}.HTML())
+	if !strings.Contains(b, "10 requests ok, 1 failed, 1 cut off in flight") || strings.Contains(b, "stopped by the user") {
+		t.Errorf("the page counts it as something else:\n%s", b)
+	}
+	line := figures(t, b)[3]
+	if there(line.Series[0]) != 10 || there(line.Series[1]) != 1 {
+		t.Errorf("the timeline: %+v", line)
 	}
 }
 

@@ -109,7 +109,7 @@ func (r Rule) Next(s State) Step {
 		best.Why = fmt.Sprintf("between %.4g and %.4g requests/s", low, high)
 		return best
 	case len(s.Points) >= r.Rounds:
-		best.Why = fmt.Sprintf("after %d rounds, between %.4g and %s", r.Rounds, low, upper(high))
+		best.Why = fmt.Sprintf("after %s, between %.4g and %s", result.Count(r.Rounds, "round"), low, upper(high))
 		return best
 	case high == 0:
 		best.Rate = 2 * low

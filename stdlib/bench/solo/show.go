@@ -34,9 +34,12 @@ func (out Outcome) Write(dir string) error {
 func (out Outcome) Table() string {
 	var b strings.Builder
 	r := out.Row
-	fmt.Fprintf(&b, "%s of %s: %d requests ok, %d failed", r.Workload.Kind, r.Subject.Model, r.Requests.OK, r.Requests.Failed)
+	fmt.Fprintf(&b, "%s of %s: %s ok, %d failed", r.Workload.Kind, r.Subject.Model, result.Count(r.Requests.OK, "request"), r.Requests.Failed)
 	if n := r.Requests.Cancelled; n > 0 {
 		fmt.Fprintf(&b, ", %d cancelled as asked", n)
+	}
+	if n := r.Requests.CutOff; n > 0 {
+		fmt.Fprintf(&b, ", %d cut off in flight", n)
 	}
 	fmt.Fprintf(&b, " in %.2f s\n", r.Time.Seconds)
 	if r.Status != result.OK {

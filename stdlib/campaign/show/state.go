@@ -79,7 +79,10 @@ func (j *joiner) lives(v report.View, tasks string) ([]Life, error) {
 func stateText(lives []Life) []byte {
 	var b strings.Builder
 	b.WriteString("# Host before and after each server life\n\n")
-	different := 0
+	different, all := 0, fmt.Sprintf("%d lives", len(lives))
+	if len(lives) == 1 {
+		all = "1 life"
+	}
 	for _, l := range lives {
 		if l.Different() {
 			different++
@@ -90,9 +93,9 @@ func stateText(lives []Life) []byte {
 		b.WriteString("No server was started.\n")
 		return []byte(b.String())
 	case different == 0:
-		fmt.Fprintf(&b, "%d lives. None left a process, a file of shared memory or memory of a GPU behind.\n\n", len(lives))
+		fmt.Fprintf(&b, "%s. None left a process, a file of shared memory or memory of a GPU behind.\n\n", all)
 	default:
-		fmt.Fprintf(&b, "%d of %d lives left the host otherwise than they found it.\n\n", different, len(lives))
+		fmt.Fprintf(&b, "%d of %s left the host otherwise than they found it.\n\n", different, all)
 	}
 	b.WriteString("| Task | Processes before | after | Difference |\n| --- | ---: | ---: | --- |\n")
 	for _, l := range lives {

@@ -67,7 +67,7 @@ func TestHostBeforeAndAfter(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
 	}
-	if text := string(stateText(lives[:1])); !strings.Contains(text, "1 lives. None left") {
+	if text := string(stateText(lives[:1])); !strings.Contains(text, "1 life. None left") {
 		t.Errorf("%s", text)
 	}
 }

@@ -60,7 +60,7 @@ func View(p *prepare.Prepared, r cache.Reader, tool string, now time.Time) (repo
 		return report.View{}, err
 	}
 	if j.unmeasured > 0 {
-		v.Notes = append(v.Notes, fmt.Sprintf("%d cells are not measured as the campaign stands now; rankings are of the others.", j.unmeasured))
+		v.Notes = append(v.Notes, fmt.Sprintf("Not measured as the campaign stands now: %s; rankings are of the others.", result.Count(j.unmeasured, "cell")))
 	}
 	v.Notes = append(v.Notes, j.calibration(v)...)
 	return v, nil
@@ -83,7 +83,7 @@ func (j *joiner) calibration(v report.View) []string {
 	}
 	text := fmt.Sprintf("The client was calibrated on this machine: the 99th percentile of its read error is below 1 ms up to %.0f events/s.", good)
 	if above > 0 {
-		text += fmt.Sprintf(" %d rows have more output tokens a second than that: their latencies may be late by more.", above)
+		text += " " + result.Count(above, "row") + " with more output tokens a second than that may show latencies that are late by more."
 	}
 	return []string{text}
 }
@@ -193,6 +193,7 @@ func (j *joiner) scenario(s lang.Scenario) (report.Scenario, error) {
 		}
 		if rc == nil {
 			j.unmeasured++
+			out.Open = append(out.Open, j.open(cell))
 			continue
 		}
 		out.Cells = append(out.Cells, *rc)
@@ -200,6 +201,22 @@ func (j *joiner) scenario(s lang.Scenario) (report.Scenario, error) {
 	}
 	out.Ranking = j.ranking(byFramework)
 	return out, nil
+}
+
+// open is a cell without a result of now.
+func (j *joiner) open(c campaign.Cell) report.Open {
+	out := report.Open{Framework: c.Framework, Candidate: c.Candidate.Name, State: report.Never,
+		Concurrency: report.Concurrency(result.Workload{Concurrency: c.Concurrency, Rate: j.p.Campaign.Load.Of(c.Scenario).Rate})}
+	addr := c.Addr
+	if id, _ := j.p.Graph.Lookup(addr); j.plan.Nodes[id].Verdict == plan.Cached {
+		addr = c.Row // the gate behind it
+	}
+	id, _ := j.p.Graph.Lookup(addr)
+	out.Why = j.plan.Why(j.p.Graph, id)
+	if len(j.r.History(addr)) > 0 {
+		out.State = report.Stale
+	}
+	return out
 }
 
 // ranking is computed from the rows by the very functions of the select and
@@ -227,6 +244,9 @@ func (j *joiner) cell(c campaign.Cell) (*report.Cell, error) {
 		return out, j.neverRun(c, out, c.SkipClass, strings.TrimPrefix(c.Skip, string(c.SkipClass)+": "))
 	}
 	rec := j.record(c.Addr)
+	if rec != nil && rec.Outcome.State == cache.OK && j.toRun(c.Addr) {
+		return nil, nil // such as a sample that is too old
+	}
 	if rec == nil || rec.Output("row").IsZero() {
 		if ask := j.refused(c); ask != nil {
 			return out, j.neverRun(c, out, result.Class(ask.Outcome.Class), ask.Node+": "+ask.Outcome.Reason)
@@ -268,6 +288,13 @@ func (j *joiner) cell(c campaign.Cell) (*report.Cell, error) {
 		out.Artifacts.ServerLog = "benchmark/logs/" + rec.Origin.Task + "-server.log"
 	}
 	return out, nil
+}
+
+// toRun reports whether the plan would run a node.
+func (j *joiner) toRun(addr string) bool {
+	id, _ := j.p.Graph.Lookup(addr)
+	v := j.plan.Nodes[id].Verdict
+	return v == plan.New || v == plan.Stale || v == plan.Later
 }
 
 // refused is the failed question that keeps a cell from running: a program that

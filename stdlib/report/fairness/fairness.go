@@ -34,7 +34,7 @@ var equal = []field{
 	{"endpoint", func(r *result.Row) string { return r.Workload.Endpoint }},
 	{"prompts", func(r *result.Row) string { return r.Workload.Dataset }},
 	{"request shape", func(r *result.Row) string {
-		return fmt.Sprintf("%d in, %d out, %d prompts", r.Workload.InputLen, r.Workload.OutputLen, r.Workload.NumPrompts)
+		return fmt.Sprintf("%d in, %d out, %s", r.Workload.InputLen, r.Workload.OutputLen, result.Count(r.Workload.NumPrompts, "prompt"))
 	}},
 }
 
@@ -73,9 +73,9 @@ func Diagnostics(v report.View) []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Fairness diagnostics of %s\n\n", markdown.Code(v.Campaign))
 	participants(&b, v.Sides)
-	fmt.Fprintf(&b, "The same for all by declaration: tokenizer %s, precision %s, quantization %s, temperature %s, dataset %s, seed %d, warm-up %d requests.\n\n",
+	fmt.Fprintf(&b, "The same for all by declaration: tokenizer %s, precision %s, quantization %s, temperature %s, dataset %s, seed %d, warm-up %s.\n\n",
 		markdown.Code(v.Model.Tokenizer), markdown.Text(v.Model.Precision), markdown.Text(v.Model.Quantization),
-		strconv.FormatFloat(v.Workload.Temperature, 'g', -1, 64), markdown.Text(v.Workload.Dataset), v.Workload.Seed, v.Workload.Warmup)
+		strconv.FormatFloat(v.Workload.Temperature, 'g', -1, 64), markdown.Text(v.Workload.Dataset), v.Workload.Seed, result.Count(v.Workload.Warmup, "request"))
 	for _, s := range v.Scenarios {
 		fmt.Fprintf(&b, "## Scenario %s\n\n", markdown.Code(s.Name))
 		compare(&b, "Equal", equal, s.Cells, true)

@@ -1,4 +1,4 @@
-package docker
+package inside
 
 import (
 	"context"
@@ -11,21 +11,20 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/containerd/errdefs"
-
 	"github.com/sotabuild/sotabuild/executors"
+	"github.com/sotabuild/sotabuild/executors/docker/folder"
 	"github.com/sotabuild/sotabuild/executors/ledger"
 	"github.com/sotabuild/sotabuild/executors/slurm/job"
 )
 
-// openInside looks a handle's task up. It fails where the folder says otherwise.
-func openInside(h executors.Handle) (dir string, s inside, err error) {
+// open looks a handle's task up. It fails where the folder says otherwise.
+func open(h executors.Handle) (dir string, s state, err error) {
 	word, dir, _ := strings.Cut(h.Ref, ":")
 	id, ok := strings.CutPrefix(word, "exec=")
 	if !ok || !filepath.IsAbs(dir) || !h.Task.Valid() {
 		return "", s, fmt.Errorf("reading the handle of task %q: the reference %q is not exec=ID:DIR, as it is with the option container", h.Task, h.Ref)
 	}
-	if s, err = ledger.Read[inside](execPath(dir)); err != nil {
+	if s, err = ledger.Read[state](statePath(dir)); err != nil {
 		return "", s, err
 	}
 	if s.Task != h.Task || s.Exec != id {
@@ -45,7 +44,7 @@ type pulse struct {
 }
 
 func (p *pulse) silent(dir string) time.Duration {
-	if beat := job.Beat(execFolder(dir)); p.at.IsZero() || !beat.Equal(p.beat) {
+	if beat := job.Beat(jobFolder(dir)); p.at.IsZero() || !beat.Equal(p.beat) {
 		p.beat, p.at = beat, time.Now()
 	}
 	return time.Since(p.at)
@@ -54,32 +53,32 @@ func (p *pulse) silent(dir string) time.Duration {
 // over says whether the program inside has ended, and with which exit code; -1
 // is none that anybody knows. A daemon that was started again knows nothing of
 // its execs.
-func (in *Inside) over(ctx context.Context, dir string, s inside, p *pulse) (bool, int, error) {
+func (in *Executor) over(ctx context.Context, dir string, s state, p *pulse) (bool, int, error) {
 	if s.Outcome != nil {
 		return true, -1, nil
 	}
-	if _, err := job.ReadEnd(execFolder(dir)); err == nil {
+	if _, err := job.ReadEnd(jobFolder(dir)); err == nil {
 		return true, 0, nil
 	}
-	seen, err := in.e.cli.ContainerExecInspect(ctx, s.Exec)
+	seen, err := in.d.LookExec(ctx, s.Exec)
 	silent := p.silent(dir)
 	switch {
-	case err == nil:
-		return !seen.Running, seen.ExitCode, nil
+	case seen != nil:
+		return !seen.Running, seen.Code, nil
 	case ctx.Err() != nil:
 		return false, -1, ctx.Err()
-	case !errdefs.IsNotFound(err) && !errdefs.IsConflict(err) && !away(err):
+	case err != nil:
 		return false, -1, fmt.Errorf("looking at the exec of task %s: %w", s.Task, err)
 	}
-	box, err := in.e.look(ctx, s.Container)
+	box, err := in.d.Look(ctx, s.Container)
 	if err != nil {
 		return false, -1, err
 	}
-	return !running(box) || silent > lifeless, -1, nil
+	return !box.Alive() || silent > lifeless, -1, nil
 }
 
 // untilOver blocks until the program inside has ended, or ctx is done.
-func (in *Inside) untilOver(ctx context.Context, dir string, s inside) (int, error) {
+func (in *Executor) untilOver(ctx context.Context, dir string, s state) (int, error) {
 	p := &pulse{}
 	for wait := 20 * time.Millisecond; ; wait = min(wait*3/2, 500*time.Millisecond) {
 		if over, code, err := in.over(ctx, dir, s, p); over || err != nil {
@@ -94,8 +93,8 @@ func (in *Inside) untilOver(ctx context.Context, dir string, s inside) (int, err
 }
 
 // Wait blocks until the task has ended. Its deadline is kept inside.
-func (in *Inside) Wait(ctx context.Context, h executors.Handle) (executors.Outcome, error) {
-	dir, s, err := openInside(h)
+func (in *Executor) Wait(ctx context.Context, h executors.Handle) (executors.Outcome, error) {
+	dir, s, err := open(h)
 	if err != nil {
 		return executors.Outcome{}, err
 	}
@@ -108,7 +107,7 @@ func (in *Inside) Wait(ctx context.Context, h executors.Handle) (executors.Outco
 
 // conclude is the outcome of an ended task, which stays the same from then on.
 func conclude(ctx context.Context, dir string, code int) (out executors.Outcome, err error) {
-	err = ledger.Update(ctx, execPath(dir), func(s *inside) error {
+	err = ledger.Update(ctx, statePath(dir), func(s *state) error {
 		if s.Outcome == nil {
 			if err := s.conclude(dir, code); err != nil {
 				return err
@@ -120,18 +119,18 @@ func conclude(ctx context.Context, dir string, code int) (out executors.Outcome,
 	return out, err
 }
 
-func (s *inside) conclude(dir string, code int) error {
-	folder := execFolder(dir)
-	end, err := job.ReadEnd(folder)
+func (s *state) conclude(dir string, code int) error {
+	at := jobFolder(dir)
+	end, err := job.ReadEnd(at)
 	if errors.Is(err, os.ErrNotExist) {
-		never, err := job.Claim(folder)
+		never, err := job.Claim(at)
 		if err != nil {
 			return err
 		}
 		if never {
 			return s.never(dir, executors.NotStarted, fmt.Sprintf("the program inside the container ended with %d before it began the task; does the container see %s?", code, dir))
 		}
-		begun, err := job.ReadBegin(folder)
+		begun, err := job.ReadBegin(at)
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
@@ -160,8 +159,8 @@ func (s *inside) conclude(dir string, code int) error {
 }
 
 // Logs copies logs/runner.out until the task has ended.
-func (in *Inside) Logs(ctx context.Context, h executors.Handle, w io.Writer) error {
-	dir, s, err := openInside(h)
+func (in *Executor) Logs(ctx context.Context, h executors.Handle, w io.Writer) error {
+	dir, s, err := open(h)
 	if err != nil {
 		return err
 	}
@@ -179,7 +178,7 @@ func (in *Inside) Logs(ctx context.Context, h executors.Handle, w io.Writer) err
 			return err
 		}
 		if file == nil {
-			file, err = os.OpenFile(ref{dir: dir}.log(), os.O_RDONLY|syscall.O_NOFOLLOW, 0)
+			file, err = os.OpenFile(folder.Log(dir), os.O_RDONLY|syscall.O_NOFOLLOW, 0)
 			if err != nil && !errors.Is(err, os.ErrNotExist) {
 				return fmt.Errorf("reading the log of task %s: %w", h.Task, err)
 			}
@@ -205,8 +204,8 @@ const stopPatience = time.Minute
 
 // Stop orders the task to end. The program inside sends TERM, waits grace, sends
 // KILL to all that the task has started, and heeds the order within seconds.
-func (in *Inside) Stop(ctx context.Context, h executors.Handle, grace time.Duration) error {
-	dir, s, err := openInside(h)
+func (in *Executor) Stop(ctx context.Context, h executors.Handle, grace time.Duration) error {
+	dir, s, err := open(h)
 	if err != nil {
 		return err
 	}
@@ -219,8 +218,8 @@ func (in *Inside) Stop(ctx context.Context, h executors.Handle, grace time.Durat
 		_, err := conclude(ctx, dir, code)
 		return err
 	}
-	err = ledger.Update(ctx, execPath(dir), func(s *inside) error {
-		never, err := job.Claim(execFolder(dir))
+	err = ledger.Update(ctx, statePath(dir), func(s *state) error {
+		never, err := job.Claim(jobFolder(dir))
 		switch {
 		case err != nil || s.Outcome != nil:
 			return err
@@ -228,12 +227,12 @@ func (in *Inside) Stop(ctx context.Context, h executors.Handle, grace time.Durat
 			return s.never(dir, executors.Stopped, "it had not begun")
 		}
 		s.Asked = executors.Stopped
-		return job.WriteStop(execFolder(dir), job.Stop{Grace: grace})
+		return job.WriteStop(jobFolder(dir), job.Stop{Grace: grace})
 	})
 	if err != nil {
 		return fmt.Errorf("stopping task %s: %w", h.Task, err)
 	}
-	if _, s, err = openInside(h); err != nil {
+	if _, s, err = open(h); err != nil {
 		return err
 	}
 	bounded, done := context.WithTimeout(ctx, grace+stopPatience)
@@ -250,7 +249,7 @@ func (in *Inside) Stop(ctx context.Context, h executors.Handle, grace time.Durat
 }
 
 // List finds the tasks of a run by their folders: an exec has no labels.
-func (in *Inside) List(_ context.Context, run string) ([]executors.Handle, error) {
+func (in *Executor) List(_ context.Context, run string) ([]executors.Handle, error) {
 	var out []executors.Handle
 	for _, root := range in.roots {
 		entries, err := os.ReadDir(root)
@@ -265,12 +264,12 @@ func (in *Inside) List(_ context.Context, run string) ([]executors.Handle, error
 			if !entry.IsDir() {
 				continue
 			}
-			s, err := ledger.Read[inside](execPath(dir))
+			s, err := ledger.Read[state](statePath(dir))
 			if err != nil {
 				return nil, err
 			}
 			if s.Task != "" && !s.Reaped && run != "" && s.Labels[executors.LabelRun] == run {
-				out = append(out, handleInside(s, dir))
+				out = append(out, handleOf(s, dir))
 			}
 		}
 	}
@@ -278,8 +277,8 @@ func (in *Inside) List(_ context.Context, run string) ([]executors.Handle, error
 }
 
 // Reap ends the task and forgets it. The container goes on.
-func (in *Inside) Reap(ctx context.Context, h executors.Handle) error {
-	dir, s, err := openInside(h)
+func (in *Executor) Reap(ctx context.Context, h executors.Handle) error {
+	dir, s, err := open(h)
 	if err != nil {
 		return err
 	}
@@ -292,5 +291,5 @@ func (in *Inside) Reap(ctx context.Context, h executors.Handle) error {
 			return err
 		}
 	}
-	return ledger.Update(ctx, execPath(dir), func(s *inside) error { s.Reaped = true; return nil })
+	return ledger.Update(ctx, statePath(dir), func(s *state) error { s.Reaped = true; return nil })
 }

@@ -1,0 +1,221 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/sotabuild/sotabuild/engine/cache"
+	"github.com/sotabuild/sotabuild/engine/event"
+	"github.com/sotabuild/sotabuild/engine/plan"
+	"github.com/sotabuild/sotabuild/engine/sched"
+	"github.com/sotabuild/sotabuild/executors"
+	"github.com/sotabuild/sotabuild/executors/hoststate"
+	"github.com/sotabuild/sotabuild/stdlib/campaign/prepare"
+	"github.com/sotabuild/sotabuild/stdlib/campaign/show"
+	"github.com/sotabuild/sotabuild/stdlib/result"
+)
+
+// run is one apply in progress.
+type run struct {
+	app       *app
+	store     *cache.Local
+	id        string
+	interrupt <-chan struct{}
+	started   time.Time
+	budget    plan.Budget
+	total     sched.Summary
+	plan      *plan.Plan             // the last one
+	ranBefore int                    // nodes that are cached in plan because this apply ran them
+	ends      map[string]event.Event // the last word on each finished node
+	unfound   []error                // loops that came to no answer
+	looked    bool                   // at the host, before the first task
+}
+
+// once plans and runs.
+func (r *run) once(ctx context.Context, s *session, o planOptions) (sched.Summary, error) {
+	p, err := makePlan(s.Graph, s.store, o)
+	if err != nil {
+		return sched.Summary{}, err
+	}
+	r.plan, r.ranBefore = p, 0
+	for i := range p.Nodes {
+		if _, ran := r.ends[s.Graph.Actions[i].Addr]; ran && p.Nodes[i].Verdict == plan.Cached {
+			r.ranBefore++
+		}
+	}
+	p.Budget = r.budget
+	if p.Counts.Changes() > 0 && !r.app.json {
+		if err := r.app.showPlan(r.app.out, s.Outline, p, order(s.Graph, s.store, p), nil, false); err != nil {
+			return sched.Summary{}, err
+		}
+	}
+	blocks, err := s.blocks()
+	if err != nil {
+		return sched.Summary{}, err
+	}
+	if p.Counts.Changes() > 0 && !r.looked {
+		if err := hoststate.Begin(ctx, show.HostFolder(s.dir), r.id); err != nil {
+			return sched.Summary{}, err
+		}
+		r.looked = true
+		if err := r.warnBeside(s.tasks()); err != nil {
+			return sched.Summary{}, err
+		}
+	}
+	return r.exec(ctx, s, p, func(block string) executors.Executor { return blocks[block] })
+}
+
+// warnBeside names the tasks of other stores that run on this host: within a
+// store a measurement has its host alone, and nobody sees to that between two.
+// folder holds the tasks of this one.
+func (r *run) warnBeside(folder string) error {
+	all, err := hoststate.Tasks()
+	if err != nil {
+		return err
+	}
+	others := slices.DeleteFunc(all, func(p hoststate.Process) bool {
+		_, err := os.Lstat(filepath.Join(folder, p.Task))
+		return err == nil
+	})
+	if len(others) == 0 {
+		return nil
+	}
+	p, more := others[0], ""
+	if n := len(others) - 1; n > 0 {
+		more = fmt.Sprintf(", and %d more", n)
+	}
+	_, err = fmt.Fprintf(r.app.err, "warning: pid %d on this host (%s) is of %s, a task of another store%s: what is measured beside it may be slower than it is; "+
+		"end it or wait, unless it has CPUs and GPUs of its own\n", p.Pid, p.Name, p.Task, more)
+	return err
+}
+
+func (r *run) exec(ctx context.Context, s *session, p *plan.Plan, executor func(block string) executors.Executor) (sched.Summary, error) {
+	runLog, err := openRunLog(s.dir, r.id)
+	if err != nil {
+		return sched.Summary{}, err
+	}
+	screen := newProgress(r.app, s)
+	sink := func(e event.Event) {
+		runLog.write(e)
+		if e.Type == event.NodeFinished {
+			r.ends[e.Node] = e
+		}
+		screen.event(e)
+	}
+	sum, err := sched.Run(ctx, sched.Config{
+		Graph: s.Graph, Plan: p, Store: r.store, Events: sink, Dir: s.tasks(),
+		Executor: executor, Elsewhere: s.places.elsewhere,
+		Run: r.id, Tool: version(), Host: hostname(), Now: time.Now, Interrupt: r.interrupt,
+		Unchanged: prepare.Unchanged(s.files, s.imageOf(ctx)),
+	})
+	screen.close()
+	if cerr := runLog.close(); err == nil {
+		err = cerr
+	}
+	return sum, err
+}
+
+// finish writes the run directory, prints the result and decides the exit
+// code.
+func (r *run) finish(s *session) error {
+	a := r.app
+	st := a.style(a.out)
+	v, err := show.View(s.Prepared, r.store, version(), time.Now())
+	if err != nil {
+		return err
+	}
+	if err := r.lookAgain(s.dir); err != nil {
+		return err
+	}
+	dir, err := show.WriteRun(v, s.Prepared, r.store, s.tasks(), time.Now())
+	if err != nil {
+		return err
+	}
+	if !a.json {
+		fmt.Fprint(a.out, v.Table(width(a.out)))
+		fmt.Fprintf(a.out, "%s\n", st.bold(totals(r.total, time.Since(r.started))))
+		fmt.Fprintf(a.out, "Report: %s\n", filepath.Join(relative(dir), "final_report.md"))
+	}
+	for _, n := range r.total.FailedNodes {
+		r.explainFailure(n)
+		fmt.Fprintf(a.err, "hint: `sotabuild explain '%s'` shows what it was and what is recorded of it\n", n)
+	}
+	switch {
+	case r.total.Interrupted:
+		return fail(codeInterrupted, fmt.Errorf("interrupted; what was finished is kept"), "`sotabuild apply` goes on where it stopped")
+	case len(r.total.FailedNodes) > 0:
+		return done(codeNodeFailed)
+	case len(r.unfound) > 0:
+		return fail(codeNodeFailed, errors.Join(r.unfound...), "`sotabuild apply` measures that round again")
+	case r.total.Left > 0:
+		return fail(codeGate, errors.New(result.Count(r.total.Left, "node")+" did not fit into the budget"),
+			"`sotabuild plan` shows them, the next `sotabuild apply` goes on with them")
+	}
+	return r.unanswered(s, v)
+}
+
+// lookAgain compares the host with what it was before this apply, and before
+// earlier ones that were killed, and says what is not as it was. Nothing is
+// touched: the next apply ends what a task of ours left (R079).
+func (r *run) lookAgain(store string) error {
+	if !r.looked {
+		return nil
+	}
+	list, err := hoststate.End(context.Background(), show.HostFolder(store))
+	for _, rec := range list {
+		d := hoststate.Compare(rec.Run, rec.Before, *rec.After)
+		if d.Empty() {
+			continue
+		}
+		which := "this apply"
+		if rec.Run != r.id {
+			which = "the apply " + rec.Run + ", which was killed"
+		}
+		fmt.Fprintf(r.app.err, "warning: the host is not as it was before %s:\n", which)
+		for _, line := range d.Lines() {
+			fmt.Fprintf(r.app.err, "  %s\n", line)
+		}
+	}
+	return err
+}
+
+func totals(s sched.Summary, d time.Duration) string {
+	text := fmt.Sprintf("Applied: %s run, %d cached", result.Count(s.OK+s.KeptFailures+s.Failed, "node"), s.Cached)
+	if n := s.KeptFailures; n > 0 {
+		text += ", " + result.Count(n, "failed candidate") + " kept"
+	}
+	for _, p := range []struct {
+		n    int
+		word string
+	}{{s.Failed, "failed"}, {s.Blocked, "blocked"}, {s.Cancelled, "cancelled"}, {s.Left, "left by the budget"}} {
+		if p.n > 0 {
+			text += fmt.Sprintf(", %d %s", p.n, p.word)
+		}
+	}
+	return text + fmt.Sprintf(" in %s.", d.Round(10*time.Millisecond))
+}
+
+// add puts the second step's summary on the first's. What the first step ran is
+// cached in the second, and is counted once; so is a program that failed in
+// both.
+func (r *run) add(b sched.Summary) sched.Summary {
+	a := r.total
+	b.Cached -= r.ranBefore
+	b.OK += a.OK
+	b.Left += a.Left
+	b.Interrupted = b.Interrupted || a.Interrupted
+	b.Seconds += a.Seconds
+	for _, n := range a.FailedNodes {
+		if !slices.Contains(b.FailedNodes, n) {
+			b.FailedNodes = append(b.FailedNodes, n)
+			b.Failed++
+			b.Blocked-- // given up, it blocks itself
+		}
+	}
+	return b
+}
