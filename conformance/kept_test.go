@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // compiledSite is a pair of frameworks whose program is a script of the site's own.
@@ -38,16 +40,20 @@ func (s *site) same(what string, args ...string) {
 	}
 }
 
-// TestCompiledPlanOfOtherBytes: variables are bytes, and two that are no UTF-8
-// are not one.
-func TestCompiledPlanOfOtherBytes(t *testing.T) {
+// TestVariablesAreText: JSON would make one text of all bytes that are no UTF-8,
+// and with it one plan of two.
+func TestVariablesAreText(t *testing.T) {
 	t.Parallel()
 	s := compiledSite(t, func(c string) string {
 		return strings.Replace(c, "search {", "env = { MARK = var.mark }\n  search {", 1) + "variable \"mark\" {\n  default = \"\"\n}\n"
 	})
-	s.must(0, "apply", "--target", "help.good.server", "--var", "mark=\xff")
-	s.must(0, "plan", "--var", "mark=\xff")
-	s.same("after a variable is another byte", "--var", "mark=\xfe")
+	for _, command := range []string{"plan", "validate", "apply"} {
+		if r := s.must(7, command, "--var", "mark=\xff"); !strings.Contains(r.err, `--var mark is "\xff", which is no text in UTF-8`) {
+			t.Errorf("%s says %s", command, r.err)
+		}
+	}
+	s.must(0, "plan", "--var", "mark=é")
+	s.same("after a variable is another text", "--var", "mark=è")
 }
 
 // TestCompiledPlanLooksAtNothingElse: what is wrong with an answer that this plan
@@ -99,32 +105,36 @@ func TestCompiledPlanWhereFilesCannotBeLookedFor(t *testing.T) {
 	s.same("after the model became a link to itself", "--refresh=false")
 }
 
-// TestCompiledFormOnlySavesTime: without one a plan is made, so with one that
-// cannot be used too.
-func TestCompiledFormOnlySavesTime(t *testing.T) {
+// TestWhatSavesTimeCostsNoError: without the files that a store keeps to save
+// time a plan is made, so with ones that cannot be used too, and that is said.
+func TestWhatSavesTimeCostsNoError(t *testing.T) {
 	t.Parallel()
 	for name, put := range map[string]func(path string) error{
 		"a folder":         func(path string) error { return os.Mkdir(path, 0o700) },
-		"a link to itself": func(path string) error { return os.Symlink("compiled", path) },
+		"a link to itself": func(path string) error { return os.Symlink(filepath.Base(path), path) },
+		"a pipe":           func(path string) error { return unix.Mkfifo(path, 0o600) },
 		"not to be read": func(path string) error {
 			if os.Geteuid() == 0 {
-				return os.Symlink("campaign/compiled", path) // below a file: root may read all else
+				return os.Symlink("campaign/x", path) // below a file: root may read all else
 			}
 			return os.WriteFile(path, nil, 0)
 		},
 	} {
-		s := compiledSite(t, func(c string) string { return c })
-		s.must(0, "plan")
-		path := filepath.Join(s.dir, ".sotabuild", "compiled")
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
-		s.write(".sotabuild/campaign", "x")
-		if err := put(path); err != nil {
-			t.Fatal(err)
-		}
-		if r := s.run("plan"); r.code != 0 || !strings.Contains(r.out, "Plan: ") {
-			t.Errorf("with a compiled form that is %s, plan ends with %d:\n%s%s", name, r.code, r.out, r.err)
+		for _, file := range []string{"compiled", "facts", "files"} {
+			s := compiledSite(t, func(c string) string { return c })
+			s.must(0, "plan")
+			path := filepath.Join(s.dir, ".sotabuild", file)
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+			s.write(".sotabuild/campaign", "x")
+			if err := put(path); err != nil {
+				t.Fatal(err)
+			}
+			r := s.run("plan", "--refresh=false")
+			if r.code != 0 || !strings.Contains(r.out, "Plan: ") || !strings.Contains(r.err, "warning: ") || !strings.Contains(r.err, "it only saves time") {
+				t.Errorf("where %s is %s, plan ends with %d:\n%s%s", file, name, r.code, r.out, r.err)
+			}
 		}
 	}
 }
