@@ -48,7 +48,7 @@ func TestViewSaysWhatIsNotMeasured(t *testing.T) {
 		t.Fatal(problems)
 	}
 	p := &prepare.Prepared{Outline: prepare.Outline{Graph: g}, Campaign: c, Facts: f, Declared: d}
-	v, err := View(p, empty(t), "test", time.Unix(0, 0))
+	v, err := View(p, empty(t), "test", time.Unix(0, 0), time.Unix(0, 0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func TestViewShowsWhatCouldNotBeAsked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, err := View(&prepare.Prepared{Outline: prepare.Outline{Graph: g}, Campaign: c, Facts: f, Declared: d}, store, "test", time.Unix(0, 0))
+	v, err := View(&prepare.Prepared{Outline: prepare.Outline{Graph: g}, Campaign: c, Facts: f, Declared: d}, store, "test", time.Unix(0, 0), time.Unix(0, 0))
 	if err != nil {
 		t.Fatal(err)
 	}
