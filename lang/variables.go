@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/ext/typeexpr"
@@ -153,6 +154,10 @@ func (v *variable) resolve(s setting, set bool, p *problems) cty.Value {
 		return cty.DynamicVal
 	case !set:
 		return v.fallback
+	}
+	if !utf8.ValidString(s.text) {
+		p.add(cVariable, s.at, "%s is %+q, which is no text in UTF-8: it could not be written down in a plan or a report. Write it in UTF-8.", s.from, s.text)
+		return cty.DynamicVal
 	}
 	value := s.value
 	if value == cty.NilVal {

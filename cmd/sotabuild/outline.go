@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"maps"
 	"path/filepath"
 	"time"
@@ -47,10 +45,10 @@ func (a *app) outline(ctx context.Context) (*outline, error) {
 	}
 	kept, err := prepare.OpenCompiled(g.compiledFile())
 	if err != nil {
-		return nil, err
+		a.unkept(err)
 	}
 	if kept != nil && a.stale {
-		if o, err := a.unread(kept, g, store); o != nil || err != nil {
+		if o, err := a.unread(ctx, kept, g, store); o != nil || err != nil {
 			return o, err
 		}
 	}
@@ -79,15 +77,17 @@ func (a *app) outline(ctx context.Context) (*outline, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := p.Keep(g.compiledFile(), from, loaded, said); err != nil {
-		fmt.Fprintf(a.err, "warning: %v\n", err) // It only saves time.
+	if !g.readOnly {
+		if err := p.Keep(g.compiledFile(), from, loaded, said); err != nil {
+			a.unkept(err)
+		}
 	}
 	return &outline{p.Outline, g, r, func() (*session, error) { return &session{p, g, r}, nil }}, nil
 }
 
 // unread is the outline of a campaign whose files are, by their stats, those that
 // were compiled, with the facts of the last time; nil where anything is another.
-func (a *app) unread(kept *prepare.Compiled, g *ground, store func() (*cache.Snapshot, error)) (*outline, error) {
+func (a *app) unread(ctx context.Context, kept *prepare.Compiled, g *ground, store func() (*cache.Snapshot, error)) (*outline, error) {
 	dir, err := filepath.Abs(a.dir)
 	if err != nil {
 		return nil, err
@@ -96,13 +96,23 @@ func (a *app) unread(kept *prepare.Compiled, g *ground, store func() (*cache.Sna
 	if !ok {
 		return nil, nil
 	}
+	// Loops need the campaign itself, as it is now and not when they are planned.
+	var c *lang.Campaign
+	if len(kept.Rounds()) > 0 {
+		if c, _, err = a.parse(); err != nil || c == nil || !maps.Equal(fileDigests(c), files) {
+			return nil, err
+		}
+		if err := overrideExecutor(c, a.executor); err != nil {
+			return nil, err
+		}
+	}
 	var from prepare.Origin
 	if from.Of, err = a.origin(g, dir, files); err != nil {
 		return nil, err
 	}
-	f, digest, ok, err := prepare.Recall(g.factsFile(), from.Of, g.self)
-	if err != nil || !ok {
-		return nil, err
+	f, digest, ok, _ := prepare.Recall(g.factsFile(), from.Of, g.self)
+	if !ok {
+		return nil, nil // what is wrong is told where they are read
 	}
 	from.Facts = digest
 	if from.Revision, err = kept.Weights(g.dir); err != nil {
@@ -123,15 +133,8 @@ func (a *app) unread(kept *prepare.Compiled, g *ground, store func() (*cache.Sna
 	}
 	a.noteDefects(r)
 	return &outline{out, g, r, func() (*session, error) {
-		c, _, err := a.parse() // its warnings are told already
-		if err != nil {
-			return nil, err
-		}
-		if c == nil || !maps.Equal(fileDigests(c), files) {
-			return nil, errors.New("the campaign's files changed while they were read; plan again")
-		}
-		if err := overrideExecutor(c, a.executor); err != nil {
-			return nil, err
+		if c == nil {
+			return a.view(ctx) // it has no loops, and a round of one was named
 		}
 		f.Revision, f.Hub, err = prepare.Weights(c, g.dir)
 		return &session{prepare.Whole(out, c, f), g, r}, err

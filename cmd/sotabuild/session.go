@@ -145,6 +145,7 @@ type ground struct {
 	self   string // this program
 	dir    string // of the store, absolute
 	inputs
+	readOnly bool // the store, as was told
 }
 
 func (a *app) ground() (*ground, error) {
@@ -158,11 +159,18 @@ func (a *app) ground() (*ground, error) {
 	}
 	files, err := key.OpenFiles(filepath.Join(dir, "files"))
 	if err != nil {
-		return nil, err
+		a.unkept(err)
+		if files, err = key.OpenFiles(""); err != nil {
+			return nil, err
+		}
 	}
 	in, err := a.inputs()
 	return &ground{files: files, places: newPlaces(self, dir), self: self, dir: dir, inputs: in}, err
 }
+
+// unkept tells of a file of the store that only saves time and cannot be read or
+// written: what it would say is read anew.
+func (a *app) unkept(err error) { fmt.Fprintf(a.err, "warning: %v; it only saves time\n", err) }
 
 // tasks is the folder of task folders.
 func (g *ground) tasks() string { return filepath.Join(g.dir, "tasks") }
@@ -208,7 +216,7 @@ func (a *app) noteDefects(store cache.Reader) {
 // time, so a folder that cannot be written is a warning.
 func (a *app) remember(g *ground) {
 	if err := g.files.Close(); err != nil {
-		fmt.Fprintf(a.err, "warning: %v\n", err)
+		a.unkept(err)
 	}
 }
 
@@ -231,9 +239,11 @@ func (a *app) hostFacts(ctx context.Context, c *lang.Campaign, g *ground) (f cam
 	}
 	if a.stale {
 		var ok bool
-		f, from.Facts, ok, err = prepare.Recall(g.factsFile(), from.Of, g.self)
-		if err != nil || ok {
-			return f, from, err
+		if f, from.Facts, ok, err = prepare.Recall(g.factsFile(), from.Of, g.self); ok {
+			return f, from, nil
+		}
+		if err != nil {
+			a.unkept(err)
 		}
 		fmt.Fprintln(a.err, "note: this campaign's facts were not read before, so --refresh=false reads them now")
 	}
@@ -248,7 +258,8 @@ func (a *app) hostFacts(ctx context.Context, c *lang.Campaign, g *ground) (f cam
 		return f, from, err
 	}
 	if from.Facts, err = prepare.Remember(g.factsFile(), from.Of, f); err != nil {
-		fmt.Fprintf(a.err, "warning: %v\n", err) // They only save time, as fingerprints do.
+		a.unkept(err)
+		g.readOnly = true
 	}
 	return f, from, nil
 }
@@ -260,14 +271,20 @@ func (a *app) origin(g *ground, dir string, files map[string]key.Digest) (key.Di
 	if err != nil {
 		return key.Digest{}, err
 	}
-	b, err := json.Marshal(struct {
-		Build    key.Digest
-		Dir      string
-		Files    map[string]key.Digest
-		In       inputs
-		Executor string
-	}{build, dir, files, g.inputs, a.executor})
-	return key.Sum(b), err
+	var b key.Builder // which takes bytes as they are
+	b.Digest("build", "", build)
+	b.Text("dir", "", dir)
+	b.Text("executor", "", a.executor)
+	for name, d := range files {
+		b.Digest("file", name, d)
+	}
+	for name, v := range g.Vars {
+		b.Text("var", name, v)
+	}
+	for name, v := range g.Env {
+		b.Text("env", name, v)
+	}
+	return key.Digest(b.Finish().Key()), nil
 }
 
 // reader is a store that is opened for reading, while the campaign is read.

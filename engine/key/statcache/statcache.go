@@ -80,6 +80,9 @@ func Open(path string, now func() time.Time) (*Cache, error) {
 	if path == "" {
 		return c, nil
 	}
+	if st, err := os.Stat(path); err == nil && !st.Mode().IsRegular() {
+		return nil, fmt.Errorf("reading file fingerprints: %s is no regular file", path)
+	}
 	b, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("reading file fingerprints: %w", err)

@@ -46,6 +46,15 @@ type answer struct {
 	bytes  []byte
 }
 
+// digest names them.
+func (known answers) digest() key.Digest {
+	var b key.Builder
+	for addr, a := range known {
+		b.Digest("answer", addr, a.digest)
+	}
+	return key.Digest(b.Finish().Key())
+}
+
 // answersOf looks up what is asked first, in any graph that has those nodes.
 func answersOf(g *compile.Graph, r cache.Reader, now time.Time) answers {
 	found := answers{}
@@ -57,7 +66,7 @@ func answersOf(g *compile.Graph, r cache.Reader, now time.Time) answers {
 		}
 		m, ok := g.Manifest(a.ID, func(graph.NodeID, string) (key.Digest, bool) { return key.Digest{}, false })
 		if !ok {
-			panic("prepare: " + a.Addr + " is asked first and has inputs")
+			continue // it has inputs, so it cannot be asked first
 		}
 		rec, _ := plan.Hit(a, r.Lookup(m.Key()), now)
 		if rec == nil || rec.Outcome.State != cache.OK {

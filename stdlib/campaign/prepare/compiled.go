@@ -7,7 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
+	"syscall"
 	"time"
 
 	"github.com/sotabuild/sotabuild/engine/cache"
@@ -37,24 +37,22 @@ type Compiled struct {
 type about struct {
 	Name     string           `json:"name"`
 	Rounds   []string         `json:"rounds,omitempty"`
-	Files    []string         `json:"files"`            // of the campaign, in the order of reading
-	Sought   []string         `json:"sought,omitempty"` // paths that would have been read too
+	Files    []path           `json:"files"`            // of the campaign, in the order of reading
+	Sought   []path           `json:"sought,omitempty"` // that would have been read too
 	Model    string           `json:"model,omitempty"`  // of a pinned revision of a hub
 	Revision string           `json:"revision,omitempty"`
-	Made     key.Digest       `json:"made"`             // of the whole origin, with the answers
+	Origin   key.Digest       `json:"origin"`
+	Answers  key.Digest       `json:"answers"`
 	Loaded   lang.Diagnostics `json:"loaded,omitempty"` // warnings of reading the campaign
 	Compiled lang.Diagnostics `json:"compiled,omitempty"`
 }
 
-// OpenCompiled reads the file at path; nil where there is none, or one that
-// makes no sense. One that cannot be read is an error.
-func OpenCompiled(path string) (*Compiled, error) {
-	b, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading the compiled campaign: %w", err)
+// OpenCompiled reads a file; nil where there is none, or one that makes no sense.
+// An error is one that could not be read: it is as good as none.
+func OpenCompiled(file string) (*Compiled, error) {
+	b, err := readKept(file)
+	if b == nil {
+		return nil, err
 	}
 	frozen, err := compile.OpenFrozen(b)
 	if err != nil {
@@ -73,21 +71,27 @@ func (k *Compiled) Files(dir string, files *key.Files) (map[string]key.Digest, b
 	// What else was read comes after the sources. One that is gone has no
 	// fingerprint.
 	sources, err := lang.Sources(dir)
-	if err != nil || len(sources) > len(k.about.Files) || !slices.Equal(sources, k.about.Files[:len(sources)]) {
+	if err != nil || len(sources) > len(k.about.Files) {
 		return nil, false
 	}
-	for _, path := range k.about.Sought {
-		if _, err := os.Lstat(path); err == nil {
+	for i, name := range sources {
+		if k.about.Files[i].string != name {
+			return nil, false
+		}
+	}
+	for _, p := range k.about.Sought {
+		// What cannot be looked at may be there.
+		if _, err := os.Stat(p.string); !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
 			return nil, false
 		}
 	}
 	found := map[string]key.Digest{}
-	for _, name := range k.about.Files {
-		path := name
-		if !filepath.IsAbs(path) {
-			path = filepath.Join(dir, name)
+	for _, p := range k.about.Files {
+		at := p.string
+		if !filepath.IsAbs(at) {
+			at = filepath.Join(dir, at)
 		}
-		if found[name], err = files.File(path); err != nil {
+		if found[p.string], err = files.File(at); err != nil {
 			return nil, false
 		}
 	}
@@ -106,48 +110,51 @@ func (k *Compiled) Loaded() lang.Diagnostics { return k.about.Loaded }
 // Outline is the outline if it would be made again just so: from this origin and
 // what the store answers now. The diagnostics are the warnings of compiling it.
 func (k *Compiled) Outline(from Origin, r cache.Reader, now time.Time) (Outline, lang.Diagnostics, bool) {
+	if from.digest() != k.about.Origin {
+		return Outline{}, nil, false // of another campaign the store is not even asked
+	}
 	g, err := k.frozen.Thaw(campaign.Kinds())
 	if err != nil {
 		return Outline{}, nil, false
 	}
 	o := Outline{Name: k.about.Name, Graph: g, Rounds: k.about.Rounds, answers: answersOf(g, r, now)}
-	if made(from, o.answers) != k.about.Made {
+	if o.answers.digest() != k.about.Answers {
 		return Outline{}, nil, false
 	}
 	o.Unasked = unasked(g, o.answers)
 	return o, k.about.Compiled, true
 }
 
-// made names an origin with its answers.
-func made(from Origin, known answers) key.Digest {
-	digests := make(map[string]key.Digest, len(known))
-	for addr, a := range known {
-		digests[addr] = a.digest
-	}
-	b, err := json.Marshal(struct {
-		Origin
-		Answers map[string]key.Digest
-	}{from, digests})
-	if err != nil {
-		panic("prepare: digests have no JSON: " + err.Error())
-	}
-	return key.Sum(b)
+// digest names the origin.
+func (o Origin) digest() key.Digest {
+	var b key.Builder
+	b.Digest("of", "", o.Of)
+	b.Digest("facts", "", o.Facts)
+	b.Text("folder", "", o.Revision.Folder)
+	b.Text("missing", "", o.Revision.Missing)
+	return key.Digest(b.Finish().Key())
 }
+
+// Rounds are the campaign's blocks that ask for rounds.
+func (k *Compiled) Rounds() []string { return k.about.Rounds }
 
 // Keep writes down what From made of an origin, with the warnings of reading and
 // compiling the campaign. The file is private and replaced whole.
-func (p *Prepared) Keep(path string, from Origin, loaded, compiled lang.Diagnostics) error {
+func (p *Prepared) Keep(file string, from Origin, loaded, compiled lang.Diagnostics) error {
 	c := p.Campaign
-	a := about{Name: p.Name, Rounds: p.Rounds, Sought: c.Sought, Made: made(from, p.answers), Loaded: loaded, Compiled: compiled}
+	a := about{Name: p.Name, Rounds: p.Rounds, Origin: from.digest(), Answers: p.answers.digest(), Loaded: loaded, Compiled: compiled}
 	if pinned(c) {
 		a.Model, a.Revision = c.Model.ID, c.Model.Revision
 	}
 	for _, f := range c.Files {
-		a.Files = append(a.Files, f.Name)
+		a.Files = append(a.Files, path{f.Name})
+	}
+	for _, s := range c.Sought {
+		a.Sought = append(a.Sought, path{s})
 	}
 	b, err := json.Marshal(a)
 	if err == nil {
-		err = replace(path, compile.Freeze(p.Graph, b))
+		err = replace(file, compile.Freeze(p.Graph, b))
 	}
 	if err != nil {
 		return fmt.Errorf("keeping the compiled campaign: %w", err)

@@ -20,7 +20,7 @@ func TestRememberAndRecall(t *testing.T) {
 	of := key.Sum([]byte("campaign"))
 	want := campaign.Facts{
 		Software: map[string]campaign.Software{"a": {Digest: key.Sum([]byte("a"))}, "b": {Image: key.Sum([]byte("b")), Place: campaign.Place{Executor: "docker", Image: "b:1", Program: "serve", Env: []string{"A=b"}}}},
-		Weights:  key.Sum([]byte("w")), Tokenizer: key.Sum([]byte("t")), Datasets: map[string]key.Digest{"d": key.Sum([]byte("d"))}, Graded: key.Sum([]byte("g")), Hardware: result.Hardware{CPU: "EPYC", Cores: 2},
+		Weights:  key.Sum([]byte("w")), Tokenizer: key.Sum([]byte("t")), Datasets: map[string]key.Digest{"d": key.Sum([]byte("d")), "\xff": key.Sum([]byte("ff")), "\xfe": key.Sum([]byte("fe"))}, Graded: key.Sum([]byte("g")), Hardware: result.Hardware{CPU: "EPYC", Cores: 2},
 		Cards: []string{"GPU-1c"},
 		Self:  "/bin/sotabuild",
 	}
