@@ -233,7 +233,7 @@ func (x examination) framework(ctx context.Context, fw lang.Framework) doctor.Ro
 	e := prepare.ExecutorOf(x.campaign, fw)
 	name, note, err := x.places.Choose(ctx, e, fw)
 	if err != nil {
-		return doctor.Row{Name: fw.Label, State: doctor.Bad, Text: err.Error(), Help: "sotabuild schema, block executor"}
+		return doctor.Row{Name: fw.Label, State: doctor.Bad, Text: err.Error(), Help: "look at image, program and executor of its block; `sotabuild schema` has every attribute"}
 	}
 	e.Type = name
 	i := slices.IndexFunc(kind.Kinds, func(k kind.Kind) bool { return k.Name == name })
@@ -243,7 +243,7 @@ func (x examination) framework(ctx context.Context, fw lang.Framework) doctor.Ro
 			r.State, r.Help = doctor.Bad, "write program = \"…\" with the path of its server"
 			r.Text += " is missing or cannot be executed"
 		} else if note != "" {
-			r.State, r.Text, r.Help = doctor.Warning, note, "sotabuild doctor names what answers"
+			r.State, r.Text, r.Help = doctor.Warning, note, "start a Docker daemon or install runc, or write executor \"local\" {} into its block to have it so"
 		}
 		return r
 	}
