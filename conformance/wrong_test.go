@@ -315,6 +315,13 @@ func TestOccupiedPort(t *testing.T) {
 	port := foreign.Addr().(*net.TCPAddr).Port
 	s := newSite(t, fake(head(1, "bad")+framework("good", map[string]any{"pace_us": 200}, noSearch)+
 		framework("bad", map[string]any{"mode": "none"}, noSearch, fmt.Sprintf("port = %d", port))))
+	held := fmt.Sprintf("its fixed port %d is held by pid %d ", port, os.Getpid())
+	if r := s.must(0, "plan"); !strings.Contains(r.err, `warning: "bad": `+held) || !strings.Contains(r.err, "write port = 0 (or leave port out)") {
+		t.Errorf("plan does not say who holds the port, and what to write:\n%s", r.err)
+	}
+	if r := s.must(1, "doctor"); !strings.Contains(r.out, "bad      framework bad: "+held) || !strings.Contains(r.out, "write port = 0") {
+		t.Errorf("doctor does not say who holds the port, and what to write:\n%s", r.out)
+	}
 	wrong{status: "failed", class: "port_in_use", says: fmt.Sprint(port)}.check(t, s, s.run("apply"))
 	c, err := net.Dial("tcp", foreign.Addr().String())
 	if err != nil {
