@@ -252,7 +252,7 @@ func TestWrongPrograms(t *testing.T) {
 		mode    os.FileMode
 		code    int
 	}{
-		{wrong{name: "NotExecutable", says: "not an executable file"}, "#!/bin/sh\n", 0o644, 7},
+		{wrong{name: "NotExecutable", says: "chmod +x"}, "#!/bin/sh\n", 0o644, 7},
 		{wrong{name: "Missing", says: "there is no such"}, "", 0, 7},
 		{wrong{name: "Garbage", status: "failed", class: "start_failed", says: "exec format error"}, "this is no program", 0o755, 5},
 		{wrong{name: "OtherArchitecture", status: "failed", class: "start_failed", says: "exec format error"}, string(elf), 0o755, 5},

@@ -19,7 +19,7 @@ func (a *app) storeDir() string {
 
 // ofStores are names that are found in stores and hardly anywhere else: which of
 // them one has depends on what was run.
-var ofStores = []string{"id", "journal", "cas", "facts", "files", "compiled"}
+var ofStores = []string{"id", "journal", "cas", "facts", "files", "compiled", "containers", "weights"}
 
 // existing is the folder of a store that is there, for commands that look at
 // what one holds: of a mistyped folder nothing is said that looks like an answer.
