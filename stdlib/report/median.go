@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/sotabuild/sotabuild/engine/key"
 	"github.com/sotabuild/sotabuild/stdlib/report/markdown"
@@ -81,6 +82,7 @@ func (s Scenario) Decided(c Cell) Cell {
 	for i, x := range samples {
 		if i == 0 {
 			row.Time.Started = x.Time.Started
+			c.Cached = later(c.Cached, x.Time.Started.Sub(c.Row.Time.Started))
 		}
 		row.Requests.OK += x.Requests.OK
 		row.Requests.Failed += x.Requests.Failed
@@ -92,6 +94,16 @@ func (s Scenario) Decided(c Cell) Cell {
 	n := len(samples)
 	c.Row, c.Repeats = &row, &n
 	return c
+}
+
+// later is the age of what was measured by so much after what has an age; nil of
+// nil.
+func later(age *time.Duration, by time.Duration) *time.Duration {
+	if age == nil {
+		return nil
+	}
+	d := max(0, *age-by)
+	return &d
 }
 
 func add(values []float64, v *float64) []float64 {

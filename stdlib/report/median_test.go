@@ -33,6 +33,9 @@ func repeatedSample() report.View {
 		}
 		return out
 	}
+	for _, i := range []int{0, 2} { // the repeats are 20:55:55 h younger
+		s.Cells[i].Cached = ptr(24 * time.Hour)
+	}
 	rejected := bad("vllm", "baseline", 4, result.Failed, result.Throttled, "12 % of the time")
 	a, b := s.Cells[0].Digest, s.Cells[2].Digest
 	s.Repeats = &report.Repeats{Threshold: 0.01, Max: 5, Over: true, Why: "sglang is ahead of vllm", Sides: []report.Repeated{
@@ -52,8 +55,8 @@ func TestMediansOfRepeats(t *testing.T) {
 	rows := slices.DeleteFunc(strings.Split(text, "\n"), func(l string) bool { return !strings.HasPrefix(l, "chat  ") })
 	for i, want := range []string{
 		// TTFT of sglang: 100, 200, 300 and 400 ms.
-		"chat 4 1 sglang baseline 4 58.25 2912 250.0 10.00 320 of 320 pass now",
-		"chat 4 2 vllm baseline 3 35.00 1750 600.0 10.00 240 of 240 pass now",
+		"chat 4 1 sglang baseline 4 58.25 2912 250.0 10.00 320 of 320 pass cached, 3 h",
+		"chat 4 2 vllm baseline 3 35.00 1750 600.0 10.00 240 of 240 pass cached, 3 h",
 	} {
 		if got := strings.Join(strings.Fields(rows[i]), " "); got != want {
 			t.Errorf("row %d is %q, want %q", i, got, want)

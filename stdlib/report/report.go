@@ -97,7 +97,7 @@ func (v View) winnersTable(b *strings.Builder) {
 		}
 	}
 	b.WriteString("A scenario's winner is the best row over its concurrency cells that passes the SLA. " +
-		"The gap is (best − target) / best on request throughput within the winner's cell; where repeats decided, 1 − the ratio below Repeated runs, and not below 0.\n\n")
+		"The gap is (best − target) / best on request throughput within the winner's cell; where repeats decided it is 1 − the target's ratio under Repeated runs, and not below 0.\n\n")
 	v.medianNote(b)
 	for _, n := range v.Notes {
 		fmt.Fprintf(b, "Note: %s\n\n", markdown.Text(n))
@@ -158,6 +158,9 @@ func (v View) scenario(b *strings.Builder, s Scenario) {
 	g.Write(b)
 	s.open(b)
 	for n, c := range s.Ranking.Cells {
+		if c.Workload.Dataset == "" {
+			continue // its rows were never run
+		}
 		fmt.Fprintf(b, "Concurrency %s: the target's gap is %s.%s\n", Concurrency(c.Workload), s.gapIn(n, v.target()), s.caveats(c))
 	}
 	if s.Ranking.Cells != nil {

@@ -33,7 +33,7 @@ var terminal = []struct {
 	{"TPOT p50 ms", true, 1, func(l line) string { return l.shown.paper("tpot/excl-first:p50") }},
 	{"Requests ok", true, 3, func(l line) string { return l.shown.requests() }},
 	{"Verdict", false, 0, func(l line) string { return l.verdict }},
-	{"Measured", false, 4, func(l line) string { return age(l.row.Cached) }},
+	{"Measured", false, 4, func(l line) string { return age(l.shown.Cached) }},
 }
 
 // line is a row of the terminal's table: its one run, and what is shown of it.
