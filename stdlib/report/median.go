@@ -55,9 +55,10 @@ func median(values []float64) float64 {
 	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
 }
 
-// side is what repeats that are over say of a row; nil where there are none.
+// side is what repeats that are over say of a row; nil where there are none, and
+// while cells are open, since then they decide nothing.
 func (s Scenario) side(d key.Digest) *Repeated {
-	if s.Repeats == nil || !s.Repeats.Over {
+	if s.Repeats == nil || !s.Repeats.Over || s.Open != nil {
 		return nil
 	}
 	i := slices.IndexFunc(s.Repeats.Sides, func(r Repeated) bool { return r.Row == d })

@@ -130,6 +130,11 @@ func TestMediansWhereNothingDecided(t *testing.T) {
 	if got := open.Decided(c); got.Repeats != nil || got.Row != c.Row {
 		t.Errorf("repeats that go on are shown: %+v", got)
 	}
+	open = *s
+	open.Open = []report.Open{{Framework: "sglang", Candidate: "tuned", Concurrency: "4", State: report.Never}}
+	if got := open.Decided(c); got.Repeats != nil {
+		t.Error("repeats are shown that decide nothing while a cell is open")
+	}
 	s.Repeats.Sides[0].Said = winners.Repeated{Verdict: winners.Out, Why: "repeat 1: server_died"}
 	s.Repeats.Sides[0].Repeats = nil
 	got := s.Decided(c)
