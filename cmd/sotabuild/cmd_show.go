@@ -106,17 +106,10 @@ func (a *app) printRecord(r cache.Reader, rec *cache.Record) error {
 		fmt.Fprintf(a.out, "%s\n", b)
 		return nil
 	}
-	for _, o := range rec.Outputs {
-		b, err := r.Bytes(o.Digest)
-		if err != nil {
-			return err
-		}
-		if len(rec.Outputs) > 1 {
-			fmt.Fprintf(a.out, "--- %s, %d bytes, %s\n", o.Name, o.Size, o.Digest)
-		}
-		if _, err := a.out.Write(b); err != nil {
-			return err
-		}
+	text, err := show.Node(r, rec)
+	if err != nil {
+		return err
 	}
-	return nil
+	_, err = a.out.Write(text)
+	return err
 }
