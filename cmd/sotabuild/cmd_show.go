@@ -21,6 +21,9 @@ func showCommand(a *app) *cobra.Command {
 		Short: "Show the results so far, or one node's outputs",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := a.named(); err != nil {
+				return err
+			}
 			s, err := a.view(cmd.Context())
 			if err != nil {
 				return err
