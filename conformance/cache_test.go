@@ -14,9 +14,12 @@ import (
 func TestCacheCommands(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, pair("none"))
-	for _, command := range []string{"ls", "verify", "repair", "gc"} { // of no store nothing is said that looks like an answer
-		if r := s.must(7, "cache", command); r.out != "" || !strings.Contains(r.err, "there is no store at ") {
+	for _, command := range []string{"ls", "verify", "gc"} { // of no store it is said that there is none
+		if r := s.must(0, "cache", command); !strings.Contains(r.err, "note: there is no store at ") {
 			t.Errorf("cache %s without a store: %q, %q", command, r.out, r.err)
+		}
+		if r := s.must(7, "cache", command, "--store", filepath.Join(s.dir, "typo")); r.out != "" || !strings.Contains(r.err, "there is no store at ") {
+			t.Errorf("cache %s of a mistyped store: %q, %q", command, r.out, r.err)
 		}
 	}
 	s.must(0, "apply")

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/sotabuild/sotabuild/lang"
 )
 
 func (a *app) storeDir() string {
@@ -23,13 +25,17 @@ var ofStores = []string{"id", "journal", "cas", "facts", "files", "compiled", "c
 
 // existing is the folder of a store that is there, for commands that look at
 // what one holds: of a mistyped folder nothing is said that looks like an answer.
-// An empty folder is an empty store.
+// An empty folder is an empty store, and a campaign that nothing was run of has
+// one that is not there yet.
 func (a *app) existing() (string, error) {
 	dir := a.storeDir()
 	entries, err := os.ReadDir(dir)
 	hint := "write the campaign's folder with -C, or the store's with --store; `sotabuild apply` makes one"
 	var is *fs.PathError
 	switch {
+	case errors.Is(err, fs.ErrNotExist) && a.store == "" && a.hasCampaign():
+		fmt.Fprintf(a.err, "note: there is no store at %s yet; `sotabuild apply` makes one\n", relative(dir))
+		return dir, nil
 	case errors.Is(err, fs.ErrNotExist):
 		return "", fail(codeUsage, fmt.Errorf("there is no store at %s", relative(dir)), hint)
 	case errors.Is(err, fs.ErrPermission):
@@ -42,6 +48,15 @@ func (a *app) existing() (string, error) {
 		return "", fail(codeUsage, fmt.Errorf("%s is no store: it holds other files", relative(dir)), hint)
 	}
 	return dir, nil
+}
+
+// hasCampaign reports whether the folder holds a campaign, right or wrong.
+func (a *app) hasCampaign() bool {
+	sources, err := lang.Sources(a.dir)
+	return err == nil && slices.ContainsFunc(sources, func(name string) bool {
+		_, err := os.Lstat(filepath.Join(a.dir, name))
+		return err == nil
+	})
 }
 
 // named is the error of a store that --store names and that is not there. Where
