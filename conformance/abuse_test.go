@@ -16,6 +16,7 @@ type applying struct {
 	s    *site
 	wait func() result
 	line func() string // the next event; "" at the end
+	proc *os.Process
 }
 
 // start begins an apply with --json.
@@ -35,7 +36,7 @@ func (s *site) start() *applying {
 	lines := bufio.NewScanner(out)
 	lines.Buffer(nil, 1<<20)
 	var all strings.Builder
-	a := &applying{t: s.t, s: s}
+	a := &applying{t: s.t, s: s, proc: cmd.Process}
 	a.line = func() string {
 		if !lines.Scan() {
 			return ""

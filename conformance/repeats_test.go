@@ -423,6 +423,8 @@ func TestRepeatsKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var errText strings.Builder
+	cmd.Stderr = &errText
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -439,7 +441,7 @@ func TestRepeatsKilled(t *testing.T) {
 		}
 	}
 	if err := cmd.Wait(); err == nil || len(finished) < 2 {
-		t.Fatalf("the engine ended by itself after %v", finished)
+		t.Fatalf("the engine ended by itself after %v\n%s", finished, errText.String())
 	}
 	waitGone(t, s, 5*time.Second)
 	again := s.must(0, "apply").out

@@ -179,3 +179,13 @@ type Executor interface {
 	// the task itself started is touched.
 	Reap(context.Context, Handle) error
 }
+
+// Sender is an Executor whose tasks may see a copy of Task.Dir, which comes back
+// when the task has ended. Where an executor is no Sender a task sees the folder
+// itself.
+type Sender interface {
+	// Send brings a file of the task's folder, by its name there, to where the
+	// running task sees it. copied is false where that is the folder itself, and
+	// then nothing was done. Sending to a task that has ended is no error.
+	Send(ctx context.Context, h Handle, name string) (copied bool, err error)
+}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/sotabuild/sotabuild/engine/event"
+	"github.com/sotabuild/sotabuild/stdlib/result"
 )
 
 // progress shows a run: on a terminal a list of what runs now below the lines
@@ -114,7 +116,7 @@ func (p *progress) line(e event.Event) {
 		switch e.State {
 		case "ok":
 		case "cancelled":
-			mark, text = p.st.yellow("!"), "cancelled"
+			mark, text = p.st.yellow("!"), cmp.Or(e.Reason, "cancelled")
 		default:
 			mark, text = p.st.red("✗"), fmt.Sprintf("%s: %s", e.Class, e.Reason)
 		}
@@ -132,12 +134,28 @@ func (p *progress) line(e event.Event) {
 	case event.TaskReaped:
 		p.print(p.st.yellow("↺ "), e.Task, e.Text)
 	case event.Draining:
-		p.print(p.st.yellow("! "), "interrupt", "finishing what runs; once more to stop it")
+		p.print(p.st.yellow("! "), "interrupt", "what runs now finishes, nothing more begins; once more to stop it")
+	case event.TaskDraining:
+		p.print(p.st.yellow("! "), cmp.Or(e.Node, e.Task), draining(e))
 	case event.Killing:
 		p.print(p.st.yellow("! "), "interrupt", "stopping what runs; once more to leave at once")
 	case event.Warning:
 		p.print(p.st.yellow("! "), e.Node, e.Text)
 	}
+}
+
+// draining says what becomes of a task that was asked to end.
+func draining(e event.Event) string {
+	left := e.Counts["left"]
+	switch {
+	case e.Text != "":
+		return e.Text
+	case e.Node == "":
+		return "ends; left to the next apply: " + result.Count(left, "node")
+	case left == 0:
+		return "finishes; it is the last of its task"
+	}
+	return "finishes; left to the next apply: " + result.Count(left, "more node") + " of its task"
 }
 
 func (p *progress) print(mark, node, text string) {

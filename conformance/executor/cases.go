@@ -31,6 +31,7 @@ var cases = []testCase{
 	{"StopGraceful", "TERM first; the task ends in its own way", stopGraceful},
 	{"StopHard", "after the grace nothing of it runs, whatever it ignored or forked", stopHard},
 	{"StopOfEnded", "stopping what has ended is no error and changes no outcome", stopOfEnded},
+	{"Drain", "asked to end in its first of three steps, a task finishes that one, begins no other, and its server is down", drain},
 	{"WaitIsNoStop", "ending a wait leaves the task alone; a wait may be repeated", waitIsNoStop},
 	{"LogLines", "200,000 lines come whole and in order", logLines},
 	{"LogLine", "a line of 200 kB comes whole", logLine},

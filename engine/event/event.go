@@ -29,6 +29,7 @@ const (
 	TaskAdopted   Type = "task_adopted"   // Task: left by an earlier apply, its finished steps kept
 	TaskReaped    Type = "task_reaped"    // Task, Text: what was ended
 	Draining      Type = "draining"       // first Ctrl-C
+	TaskDraining  Type = "task_draining"  // Task, Counts ("left": cells that never begin), Node: the one that finishes; or Text: why all run, or how many is not known
 	Killing       Type = "killing"        // second Ctrl-C
 	Warning       Type = "warning"        // Text, Node if it is about one
 	ApplyFinished Type = "apply_finished" // Counts: what happened; Seconds

@@ -33,6 +33,8 @@ func examples() []Event {
 		{Type: TaskAdopted, Task: "r0-cd-7"},
 		{Type: TaskReaped, Task: "r0-cd-7", Text: "was running"},
 		{Type: Draining},
+		{Type: TaskDraining, Task: "r1-ab-1", Node: bench, Counts: map[string]int{"left": 5}},
+		{Type: TaskDraining, Task: "r1-ab-2", Text: "the daemon does not answer"},
 		{Type: Killing},
 		{Type: Warning, Text: "the host's clock went back", Node: bench},
 		{Type: ApplyFinished, Counts: map[string]int{"ok": 3, "cached": 2}, Seconds: 93.25},

@@ -18,6 +18,7 @@ import (
 	"github.com/sotabuild/sotabuild/engine/event"
 	"github.com/sotabuild/sotabuild/engine/sched"
 	"github.com/sotabuild/sotabuild/executors"
+	"github.com/sotabuild/sotabuild/executors/runner"
 )
 
 // crashing is a campaign with a batch, a retry, a kept failure and what needs
@@ -316,22 +317,39 @@ func TestATaskOfAnUnknownExecutorIsAnErrorAndKeptStill(t *testing.T) {
 	})
 }
 
+// A step that never began in a task that was asked to end is no failure, also
+// where the task broke.
 func TestAnAdoptedTaskSaysWhyItsOtherStepsFailed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := left(t)
-		w.machine.cutLifelines()
-		id := w.store.Intents()[0].ID
-		exit := `{"task":"` + id + `","outcome":{"class":"oom","reason":"CUDA out of memory"}}`
-		if err := os.WriteFile(filepath.Join(w.dir, id, "exit.json"), []byte(exit), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := sched.Adopt(t.Context(), w.config()); err != nil {
-			t.Fatal(err)
-		}
-		if d := cmp.Diff([]string{"a ok", "b failed oom kept", "c failed oom kept"}, w.outcomes()); d != "" {
-			t.Errorf("records (-want +got):\n%s", d)
-		}
-	})
+	for name, c := range map[string]struct {
+		drained bool
+		want    []string
+	}{
+		"asked to end": {true, []string{"a ok", "b failed oom kept"}},
+		"not asked":    {false, []string{"a ok", "b failed oom kept", "c failed oom kept"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := left(t)
+				w.machine.cutLifelines()
+				id := w.store.Intents()[0].ID
+				exit := `{"task":"` + id + `","outcome":{"class":"oom","reason":"CUDA out of memory"}}`
+				if err := os.WriteFile(filepath.Join(w.dir, id, "exit.json"), []byte(exit), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				asked := runner.AskDrain(filepath.Join(w.dir, id))
+				if !c.drained { // as of an engine that was killed and heard no Ctrl-C
+					asked = os.Remove(filepath.Join(w.dir, id, runner.DrainFile))
+				}
+				if asked != nil {
+					t.Fatal(asked)
+				}
+				if err := sched.Adopt(t.Context(), w.config()); err != nil {
+					t.Fatal(err)
+				}
+				w.wantOutcomes(c.want...)
+			})
+		})
+	}
 }
 
 func TestAnAdoptedStepOfAnUnknownKindIsAWarning(t *testing.T) {

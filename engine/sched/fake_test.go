@@ -221,10 +221,12 @@ type machine struct {
 	name    string
 	script  func(addr string, attempt int) act
 	refuse  int               // Starts that fail before one works
+	boot    time.Duration     // how long servers take to come up
 	silent  int               // Waits that fail before one works
 	outcome executors.Outcome // of a vanished task
 	stuck   bool              // Stop fails
 	sticky  bool              // Reap fails
+	blind   bool              // tasks do not see what the engine writes later
 	unheard bool              // Stop does not reach the task: the engine is dying
 	mu      sync.Mutex
 	tasks   map[executors.TaskID]*process
@@ -289,8 +291,16 @@ func (m *machine) live(p *process) {
 	defer close(p.done)
 	exit := runner.ExitRecord{Task: p.task.ID, Started: time.Now().UTC()}
 	p.out = executors.Outcome{Reason: executors.Exited}
+	if m.boot > 0 && !m.pause(p, m.boot) {
+		p.out.Reason = executors.Stopped
+		return
+	}
 	for _, s := range p.spec.Steps {
 		addr := s.Argv[1]
+		if !m.blind && p.withheld(s) {
+			exit.Outcome = runner.StepOutcome{Class: executors.ClassInterrupted, Reason: "the task was asked to end"}
+			break
+		}
 		m.mu.Lock()
 		m.seen[addr]++
 		a := m.script(addr, m.seen[addr])
@@ -330,6 +340,32 @@ func (m *machine) live(p *process) {
 	}
 	exit.Ended = time.Now().UTC()
 	p.write("exit.json", exit)
+}
+
+// pause waits, and reports false if the task was stopped meanwhile.
+func (m *machine) pause(p *process, d time.Duration) bool {
+	clock := time.NewTimer(d)
+	defer clock.Stop()
+	select {
+	case <-clock.C:
+		return true
+	case <-p.stop:
+		return false
+	}
+}
+
+// withheld begins a step, unless the task was asked to end.
+func (p *process) withheld(s runner.Step) bool {
+	folder := filepath.Join(p.task.Dir, "steps", s.ID)
+	err := runner.MarkBegun(folder)
+	asked, askErr := runner.DrainAsked(p.task.Dir)
+	if asked {
+		err = runner.UnmarkBegun(folder)
+	}
+	if err := errors.Join(err, askErr); err != nil {
+		panic(err)
+	}
+	return asked
 }
 
 func (p *process) step(s runner.Step, a act, started time.Time) {

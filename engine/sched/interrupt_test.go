@@ -2,6 +2,9 @@ package sched_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +14,7 @@ import (
 	"github.com/sotabuild/sotabuild/engine/compile"
 	"github.com/sotabuild/sotabuild/engine/event"
 	"github.com/sotabuild/sotabuild/engine/sched"
+	"github.com/sotabuild/sotabuild/executors"
 )
 
 // after sends interrupts at the given times since the start.
@@ -35,10 +39,182 @@ func TestTheFirstInterruptDrains(t *testing.T) {
 		m, nodes := long()
 		w := newWorld(t, m, nodes...)
 		w.after(15 * time.Second)
-		w.wantSummary(w.must(), sched.Summary{OK: 3, Cancelled: 2, Interrupted: true})
+		w.wantSummary(w.must(), sched.Summary{OK: 2, Cancelled: 3, Interrupted: true})
 		w.golden("drain")
-		w.wantSummary(w.must(), sched.Summary{OK: 2, Cached: 3})
+		w.wantNothingLeft()
+		w.wantOutcomes("a ok", "b ok")
+		w.wantSummary(w.must(), sched.Summary{OK: 3, Cached: 2})
+		if n := len(m.started); n != 3 { // the drained one, one for the rest of the batch, and next
+			t.Errorf("%d tasks were started", n)
+		}
 	})
+}
+
+// wantNothingLeft says that no task runs and no intent is open.
+func (w *world) wantNothingLeft() {
+	w.t.Helper()
+	if w.machine.alive() != 0 || len(w.store.Intents()) != 0 {
+		w.t.Errorf("left: %d tasks, intents %v", w.machine.alive(), w.store.Intents())
+	}
+}
+
+func (w *world) wantOutcomes(want ...string) {
+	w.t.Helper()
+	if d := cmp.Diff(want, w.outcomes()); d != "" {
+		w.t.Errorf("records (-want +got):\n%s", d)
+	}
+}
+
+// drained are the events about tasks that were asked to end, as NODE+LEFT.
+func (w *world) drained() (out []string) {
+	for _, e := range w.events {
+		if e.Type == event.TaskDraining {
+			out = append(out, fmt.Sprintf("%s+%d%s", e.Node, e.Counts["left"], e.Text))
+		}
+	}
+	return out
+}
+
+func TestADrainOfWhatDiesLeavesWhatNeverBegan(t *testing.T) {
+	for name, last := range map[string]act{
+		"the step fails":      {takes: 5 * time.Second, class: "client_failed"},
+		"the server dies":     {takes: 5 * time.Second, death: executors.ClassServerDied},
+		"the supervisor dies": {takes: 5 * time.Second, vanish: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newMachine(steps(map[string][]act{"a": {last}}))
+				m.outcome = executors.Outcome{Reason: executors.Signaled, Signal: "killed"}
+				w := newWorld(t, m, batched("x", decl("a", cell)), batched("x", decl("b", cell)), batched("x", decl("c", cell)))
+				w.after(time.Second)
+				sum := w.must()
+				if got := w.outcomes(); len(got) != 1 || !strings.HasPrefix(got[0], "a failed ") {
+					t.Errorf("records %v, want one, of the step that ran", got)
+				}
+				if sum.Cancelled != 2 || !sum.Interrupted || len(m.started) != 1 {
+					t.Errorf("summary %+v after %d tasks; want two nodes cancelled and no second task", sum, len(m.started))
+				}
+				w.wantNothingLeft()
+			})
+		})
+	}
+}
+
+func TestADrainOfWhatHasNotBegunEndsIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, nodes := long()
+		m.boot = time.Hour
+		w := newWorld(t, m, nodes...)
+		w.after(15 * time.Second)
+		sum := w.must()
+		if sum.Seconds != 15 {
+			t.Errorf("it took %g s", sum.Seconds)
+		}
+		w.wantSummary(sum, sched.Summary{Cancelled: 5, Interrupted: true})
+		if d := cmp.Diff([]string{"+3"}, w.drained()); d != "" {
+			t.Errorf("what was said (-want +got):\n%s", d)
+		}
+		w.wantNothingLeft()
+		w.wantOutcomes()
+	})
+}
+
+func TestADrainInTheLastStepIsAWholeTask(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, nodes := long()
+		w := newWorld(t, m, nodes[:3]...)
+		w.after(25 * time.Second)
+		w.wantSummary(w.must(), sched.Summary{OK: 3, Interrupted: true})
+		if d := cmp.Diff([]string{"c+0"}, w.drained()); d != "" {
+			t.Errorf("what was said (-want +got):\n%s", d)
+		}
+	})
+}
+
+func TestTheSecondInterruptStopsADrainedTask(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, nodes := long()
+		w := newWorld(t, m, nodes...)
+		w.after(5*time.Second, 6*time.Second)
+		sum := w.must()
+		if sum.Seconds != 6 {
+			t.Errorf("it took %g s", sum.Seconds)
+		}
+		w.wantSummary(sum, sched.Summary{Cancelled: 5, Interrupted: true})
+		w.wantNothingLeft()
+		w.wantOutcomes()
+	})
+}
+
+// far is a machine whose tasks see a copy of their folder.
+type far struct {
+	*machine
+	err error
+}
+
+func (f far) Send(context.Context, executors.Handle, string) (bool, error) { return true, f.err }
+
+func TestADrainOfACopiedFolder(t *testing.T) {
+	for name, c := range map[string]struct {
+		err  error
+		want sched.Summary
+		said string
+	}{
+		"sent":     {nil, sched.Summary{OK: 1, Cancelled: 4, Interrupted: true}, "what runs finishes; what has not begun is left"},
+		"not sent": {errors.New("no route"), sched.Summary{OK: 3, Cancelled: 2, Interrupted: true}, "no route"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m, nodes := long()
+				w := newWorld(t, m, nodes...)
+				w.after(5 * time.Second)
+				if c.err != nil { // the task sees none of what the engine writes
+					m.blind = true
+				}
+				cfg := w.config()
+				cfg.Executor = func(string) executors.Executor { return far{m, c.err} }
+				sum, err := sched.Run(t.Context(), cfg)
+				if err != nil {
+					t.Fatal(err)
+				}
+				w.wantSummary(sum, c.want)
+				if said := w.drained(); len(said) != 1 || !strings.Contains(said[0], c.said) {
+					t.Errorf("said %q, want %q", said, c.said)
+				}
+				w.wantNothingLeft()
+			})
+		})
+	}
+}
+
+// TestADrainedTaskIsAdopted: the engine dies while a task that it asked to end
+// finishes its step, and comes back when the task is over, or before.
+func TestADrainedTaskIsAdopted(t *testing.T) {
+	for name, c := range map[string]struct {
+		back time.Duration // when the next engine comes
+		kept sched.Summary
+	}{
+		"after its end":          {30 * time.Second, sched.Summary{OK: 4, Cached: 1}},
+		"while its step runs on": {time.Second, sched.Summary{OK: 5}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m, nodes := long()
+				w := newWorld(t, m, nodes...)
+				m.deaf(true) // what the dying engine still says reaches nobody
+				w.after(5*time.Second, 6*time.Second, 6*time.Second)
+				w.must()
+				synctest.Wait() // for its last words
+				m.deaf(false)
+				time.Sleep(c.back)
+				w.wantSummary(w.must(), c.kept)
+				if n := len(m.started); n != 3 { // the drained one, one for the rest of the batch, and next
+					t.Errorf("%d tasks were started", n)
+				}
+				w.wantNothingLeft()
+			})
+		})
+	}
 }
 
 func TestTheSecondInterruptStopsTheTasks(t *testing.T) {

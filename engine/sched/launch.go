@@ -125,7 +125,7 @@ func (s *scheduler) conclude(id graph.NodeID, d work.Done) {
 	n.record, n.why, n.manifest = d.Record, d.Outcome.Class, key.Manifest{}
 	to := failed
 	switch {
-	case d.Record == nil && s.level >= kill:
+	case d.Record == nil && (s.level >= kill || s.level == drain && d.Outcome.Class == string(executors.ClassInterrupted)):
 		to = cancelled
 	case d.Outcome.State == cache.OK:
 		to = succeeded

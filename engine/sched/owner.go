@@ -21,7 +21,7 @@ type level int
 
 const (
 	goOn  level = iota
-	drain       // nothing starts, what runs finishes
+	drain       // nothing starts, no task begins another step, what runs finishes
 	kill        // what runs is stopped
 	leave       // nobody is waited for
 )
@@ -61,7 +61,8 @@ type control struct {
 	interrupts  <-chan struct{}
 	ended       <-chan struct{} // of the caller's context; nil once heard
 	workers     sync.WaitGroup
-	kill, leave context.CancelFunc
+	// Each tells the workers that a level is reached.
+	drain, kill, leave context.CancelFunc
 }
 
 func newScheduler(ctx context.Context, cfg Config) *scheduler {
@@ -80,8 +81,9 @@ func newScheduler(ctx context.Context, cfg Config) *scheduler {
 	s.interrupts, s.ended = cfg.Interrupt, ctx.Done()
 	leaving, leave := context.WithCancel(context.WithoutCancel(ctx))
 	killing, kill := context.WithCancel(leaving)
-	s.kill, s.leave = kill, leave
-	s.worker = work.Worker{Place: cfg.place(), Killed: killing, Left: leaving}
+	draining, drain := context.WithCancel(context.WithoutCancel(ctx))
+	s.drain, s.kill, s.leave = drain, kill, leave
+	s.worker = work.Worker{Place: cfg.place(), Drained: draining, Killed: killing, Left: leaving}
 	s.tasks.prefix = taskPrefix(cfg.Run)
 	return s
 }
@@ -91,6 +93,7 @@ func (s *scheduler) close() {
 	if s.level < leave {
 		s.workers.Wait()
 	}
+	s.drain()
 	s.kill()
 	s.leave()
 }
@@ -205,6 +208,8 @@ func (s *scheduler) raise(to level) {
 	}
 	s.level = to
 	switch to {
+	case drain:
+		s.drain()
 	case kill:
 		if s.interrupted {
 			s.say(event.Event{Type: event.Killing})

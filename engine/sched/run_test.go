@@ -641,7 +641,7 @@ func TestLogsAreNamedAndStepsRemovedWhenStored(t *testing.T) {
 			}
 		}
 		for addr, want := range map[string]string{
-			"good": "DIR/TASK/logs", "bad": "DIR/TASK/steps/STEP", "talks": "DIR/TASK/logs/STEP.log", "died": "DIR/TASK/logs", "fn": "",
+			"good": "DIR/TASK/logs", "bad": "DIR/TASK/steps/STEP", "talks": "DIR/TASK/logs/STEP.log", "died": "DIR/TASK/steps/STEP", "fn": "",
 		} {
 			r := w.store.History(addr)[0]
 			want = strings.NewReplacer("DIR", w.dir, "TASK", r.Origin.Task, "STEP", sched.StepID(r.Key)).Replace(want)

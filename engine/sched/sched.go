@@ -71,7 +71,9 @@ type Config struct {
 	// thing when the task ended. Then nothing is recorded, and the node stays
 	// as stale as it was (DESIGN 4). nil trusts that nothing changes.
 	Unchanged func(spec any) error
-	// Interrupt: the first value drains, the second kills, the third leaves.
+	// Interrupt: the first value drains, the second kills, the third leaves. A
+	// drain lets running functions and the running step of each task finish; the
+	// steps that never began are cancelled, with no record and no other attempt.
 	Interrupt <-chan struct{}
 }
 

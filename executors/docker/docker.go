@@ -70,7 +70,10 @@ type Executor struct {
 	files Files      // how, once it is known
 }
 
-var _ executors.Executor = (*Executor)(nil)
+var (
+	_ executors.Executor = (*Executor)(nil)
+	_ executors.Sender   = (*Executor)(nil)
+)
 
 // New returns an executor over a daemon, which it closes, and the daemon's
 // images. It asks nobody.

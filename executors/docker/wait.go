@@ -3,6 +3,7 @@ package docker
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -132,6 +133,19 @@ func (e *Executor) end(ctx context.Context, h executors.Handle, why executors.Re
 	}
 	_, err = e.collect(ctx, h)
 	return err
+}
+
+// Send copies a file of the task's folder into the container, where the daemon
+// does not see this host's files.
+func (e *Executor) Send(ctx context.Context, h executors.Handle, name string) (copied bool, err error) {
+	l, err := e.open(ctx, h)
+	if err != nil || l.box == nil || !l.box.Copied {
+		return false, err
+	}
+	if !l.box.Alive() {
+		return true, nil
+	}
+	return true, e.d.CopyFile(ctx, l.id, filepath.Join(l.dir, name))
 }
 
 // List finds the containers of a run by label. One whose name does not belong

@@ -26,6 +26,7 @@ const (
 	exitFile    = "exit.json"
 	stepFile    = "step.json"
 	upFile      = "up.json"
+	begunFile   = "begun"
 )
 
 // WriteSpec writes dir/spec.json by rename. A spec that Main would refuse is
@@ -320,7 +321,7 @@ func (c *checker) steps() {
 			}
 		}
 		for _, name := range []string{s.Stdout, s.Stderr} {
-			if name != "" && (filepath.Base(name) != name || strings.HasPrefix(name, ".") || name == stepFile || name == OutcomeFile) {
+			if name != "" && (filepath.Base(name) != name || strings.HasPrefix(name, ".") || name == stepFile || name == OutcomeFile || name == begunFile) {
 				c.bad("step %s: %q cannot be captured into; write a plain file name", s.ID, name)
 			}
 		}

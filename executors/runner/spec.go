@@ -14,12 +14,15 @@
 //	logs/<process>.log         stdout and stderr of each process, secrets redacted
 //	logs/runner.log            what the runner did, a line each, with times
 //	steps/<id>/                a step's own folder: its outputs and its files
+//	steps/<id>/begun           an empty file, made when the step begins
 //	steps/<id>/step.json       StepRecord, written by rename when the step ended
 //	probes/<name>.log          what the probes printed
 //	tree.json                  Tree: what lives below the runner, for whoever has to
 //	                           end it when the runner was killed
 //	up.json                    the servers' ProcessRecords, written by rename when all are
 //	                           healthy, before the first step; none without servers
+//	drain                      an empty file, written by the engine while the task runs: no
+//	                           further step begins
 //	exit.json                  ExitRecord, written by rename, last of all
 //
 // A step that has a step.json is finished for good, whatever happens to the
@@ -31,6 +34,12 @@
 // secrets, and executors.EnvTask. Nothing of the runner's own environment
 // reaches it, PATH, HOME and TMPDIR included: what a server needs is declared,
 // and so keyed. A program without a slash is looked up in the declared PATH.
+//
+// The runner looks for drain before each step, and while servers come up: the
+// running step finishes and has its record, then everything goes down, and the
+// last word is of class interrupted if steps were left. A step is marked as
+// begun before the look, and the mark is taken back if it does not begin: who
+// writes drain and then finds no mark knows that no step begins any more.
 //
 // SIGTERM ends the task now, gracefully and bounded. SIGINT and SIGHUP do so
 // only where there is no lifeline: with one it is the engine that decides. A
@@ -207,11 +216,13 @@ type StepRecord struct {
 
 // ExitRecord is the last word of a task.
 type ExitRecord struct {
-	Task      executors.TaskID `json:"task"`
-	Outcome   StepOutcome      `json:"outcome"` // of the servers: "" if they came up and went down
-	Processes []ProcessRecord  `json:"processes,omitempty"`
-	Started   time.Time        `json:"started"`
-	Ended     time.Time        `json:"ended"`
+	Task executors.TaskID `json:"task"`
+	// Outcome is of the servers: "" if they came up and went down, interrupted
+	// also where they did and steps were left because the task was asked to end.
+	Outcome   StepOutcome     `json:"outcome"`
+	Processes []ProcessRecord `json:"processes,omitempty"`
+	Started   time.Time       `json:"started"`
+	Ended     time.Time       `json:"ended"`
 	// Before and After are the process and GPU state that the runner saw
 	// (R079), with what stayed behind in Left: pids it had to kill, files of
 	// /dev/shm it removed. Left is about things it could not remove.

@@ -323,3 +323,61 @@ func TestRecordsAreReadableByOthers(t *testing.T) {
 		t.Errorf("exit %v, step %v", exit, step)
 	}
 }
+
+func TestATaskAskedToEndFinishesItsStep(t *testing.T) {
+	j := newJob(t, []runner.Process{serve("server")},
+		client("first", "-get", "{url}/x", "-started", "{step}/started", "-until", "{out}/go"), client("second"), client("third"))
+	j.start()
+	j.wait("steps/first/started")
+	for range 2 { // asking again changes nothing
+		if err := runner.AskDrain(j.dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(j.dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	record := j.end()
+	j.outcome(j.step("first").Outcome, "")
+	for id, begun := range map[string]bool{"first": true, "second": false, "third": false} {
+		if got := runner.Begun(filepath.Join(j.dir, "steps", id)); got != begun {
+			t.Errorf("step %s has begun: %t", id, got)
+		}
+	}
+	j.noStep("second")
+	j.noStep("third")
+	j.outcome(record.Outcome, executors.ClassInterrupted, "asked to end; 2 of its 3 steps never began")
+	if p := record.Processes[0]; actions(p) != "TERM" || p.Early || len(record.Left) > 0 {
+		t.Errorf("the server: %+v, left %v", p, record.Left)
+	}
+}
+
+func TestATaskAskedToEndInItsLastStepIsWhole(t *testing.T) {
+	j := newJob(t, nil, client("first"), client("last", "-started", "{step}/started", "-until", "{out}/go"))
+	j.start()
+	j.wait("steps/last/started")
+	if err := runner.AskDrain(j.dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(j.dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	record := j.end()
+	j.outcome(record.Outcome, "")
+	j.outcome(j.step("last").Outcome, "")
+}
+
+func TestATaskAskedToEndBeforeItsServersAreUp(t *testing.T) {
+	j := newJob(t, []runner.Process{serve("server", "-status", "503", "-touch", "{out}/serves")}, client("one"))
+	j.start()
+	j.wait("serves")
+	if err := runner.AskDrain(j.dir); err != nil {
+		t.Fatal(err)
+	}
+	record := j.end()
+	j.outcome(record.Outcome, executors.ClassInterrupted, "before its first step")
+	j.noStep("one")
+	if runner.Begun(filepath.Join(j.dir, "steps", "one")) {
+		t.Error("the step has begun")
+	}
+}

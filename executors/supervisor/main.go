@@ -106,6 +106,7 @@ type task struct {
 	shm     proc.Shm
 	pids    map[int]bool // everything that was ever seen below us
 	noted   runner.Tree  // what tree.json says
+	left    int          // steps that were not begun because the task was asked to end
 	kills   string       // proc.OOMKills before the first start
 	visible string       // the variable that keeps to our GPUs; "" where the spec's word is the only one
 }
@@ -155,6 +156,9 @@ func (t *task) run(ctx context.Context, missing error) (runner.ExitRecord, error
 		}
 	}
 	record.Outcome = t.explain(life)
+	if record.Outcome.Class == "" && t.left > 0 {
+		record.Outcome = outcome(executors.ClassInterrupted, "the task was asked to end; %d of its %d steps never began", t.left, len(t.spec.Steps))
+	}
 	t.down(&record)
 	broken = errors.Join(broken, written())
 	bounded(&record)

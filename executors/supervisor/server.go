@@ -177,6 +177,9 @@ func (t *task) await(life context.Context, s *server, until time.Time) *end {
 			t.say("%s: healthy", s.name)
 			return nil
 		}
+		if len(t.spec.Steps) > 0 && t.asked() {
+			return &end{StepOutcome: outcome(executors.ClassInterrupted, "the task was asked to end before its first step")}
+		}
 		select {
 		case <-life.Done():
 			return nil

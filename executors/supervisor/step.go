@@ -26,6 +26,11 @@ func (t *task) steps(life context.Context) (written func() error) {
 		if life.Err() != nil {
 			return said(nil)
 		}
+		if !t.mayBegin(filepath.Join(t.dir, "steps", s.ID)) {
+			t.left = len(t.spec.Steps) - i
+			t.say("asked to end: %d of %d steps are left", t.left, len(t.spec.Steps))
+			return said(nil)
+		}
 		record := t.step(life, s)
 		t.observe()
 		if record.Outcome.Class == executors.ClassInterrupted {
@@ -43,6 +48,32 @@ func (t *task) steps(life context.Context) (written func() error) {
 		}
 	}
 	return said(nil)
+}
+
+// asked reports whether no further step may begin. A folder that cannot be
+// read asks for nothing.
+func (t *task) asked() bool {
+	asked, err := runner.DrainAsked(t.dir)
+	if err != nil {
+		t.say("%v", err)
+	}
+	return asked
+}
+
+// mayBegin marks a step as begun, unless no further step may begin. The mark
+// comes before the look. A mark that cannot be written keeps no step from
+// running: only what is said of a task that was asked to end is less exact.
+func (t *task) mayBegin(step string) bool {
+	if err := runner.MarkBegun(step); err != nil {
+		t.say("%v", err)
+	}
+	if !t.asked() {
+		return true
+	}
+	if err := runner.UnmarkBegun(step); err != nil {
+		t.say("a step that does not begin is marked as begun: %v", err)
+	}
+	return false
 }
 
 // step runs one step to its end, or to the end of life.

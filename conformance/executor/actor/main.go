@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -27,6 +28,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sotabuild/sotabuild/executors/slurm/job"
+	"github.com/sotabuild/sotabuild/executors/supervisor"
 )
 
 func main() {
@@ -40,7 +42,7 @@ func main() {
 	words := map[string]func([]string) int{
 		"exit": exit, "signal": kill, "eat": eat, "spare": spare, "sleep": sleep, "deaf": deaf, "trap": trap,
 		"lines": lines, "line": line, "bytes": all, "tick": tick, "report": report, "tree": tree,
-		"count": count, "mounts": mounts, "hold": hold,
+		"count": count, "mounts": mounts, "hold": hold, "serve": serve, "runner": supervise,
 	}
 	do, ok := words[os.Args[2]]
 	if !ok {
@@ -285,3 +287,12 @@ func hold(args []string) int {
 	must(os.WriteFile("held", []byte(name), 0o600))
 	return 0
 }
+
+// serve PORT answers every request with 200, until TERM.
+func serve(args []string) int {
+	must(http.ListenAndServe("127.0.0.1:"+args[0], http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
+	return 0
+}
+
+// supervise SPEC is the supervisor of a task, `sotabuild runner SPEC`.
+func supervise(args []string) int { return supervisor.Main(args[0]) }

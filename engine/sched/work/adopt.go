@@ -14,11 +14,13 @@ import (
 	"github.com/sotabuild/sotabuild/engine/event"
 	"github.com/sotabuild/sotabuild/engine/key"
 	"github.com/sotabuild/sotabuild/executors"
+	"github.com/sotabuild/sotabuild/executors/runner"
 )
 
 // Adopt takes over what an earlier run left: each task with an unsettled intent
 // is ended, its finished steps become records (once, however often Adopt is cut
-// off), and its intent is settled. A finished step that cannot become a record,
+// off), and its intent is settled. A task that was asked to end after its running
+// step is ended like any other, and its steps that never began are no failures. A finished step that cannot become a record,
 // because no kind of the graph can read it, is a warning and stays in its
 // folder. A task that cannot be ended is an error, after everything else was
 // adopted: what it holds must not be used a second time.
@@ -194,6 +196,15 @@ func (a *adoption) harvest(id executors.TaskID) (kept int, err error) {
 	}
 	if err := f.harvest(count); err != nil {
 		return kept, err
+	}
+	asked, err := runner.DrainAsked(dir)
+	if err != nil {
+		return kept, err
+	}
+	if asked {
+		if err := f.leave(count); err != nil {
+			return kept, err
+		}
 	}
 	exit, err := f.exit()
 	if err != nil {

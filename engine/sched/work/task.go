@@ -7,8 +7,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"time"
 
 	"github.com/sotabuild/sotabuild/engine/cache"
@@ -51,11 +49,11 @@ type Ended struct {
 }
 
 // Worker does units of work. It has no state of the run: what it finds out it
-// tells. Killed ends when what runs has to be stopped, Left when nobody listens
-// any more.
+// tells. Drained ends when no further step of a task should begin, Killed when
+// what runs has to be stopped, Left when nobody listens any more.
 type Worker struct {
 	Place
-	Killed, Left context.Context
+	Drained, Killed, Left context.Context
 }
 
 // Run does the jobs of a sheet, which are of one kind: one function, or the
@@ -107,6 +105,7 @@ type errand struct {
 	handle executors.Handle
 	grace  time.Duration
 	bad    bool // a job did not end well
+	asked  bool // the task was asked to end after its running step
 }
 
 // task runs the unit's jobs in one task and passes each on as soon as its step
@@ -137,6 +136,11 @@ func (w *Worker) task(b *Sheet, tell func(Report)) (lost bool, err error) {
 	}
 	if err := e.harvest(e.pass); err != nil {
 		return lost, err
+	}
+	if e.asked {
+		if err := e.leave(e.pass); err != nil {
+			return lost, err
+		}
 	}
 	if err := e.giveUp(class, reason, e.pass); err != nil {
 		return lost, err
@@ -213,6 +217,9 @@ func (e *errand) intend() error {
 // life starts the task and follows it to its end. class and reason are those of
 // the jobs whose steps never ran. It returns early when the run is left.
 func (e *errand) life(t executors.Task) (class executors.Class, reason string, lost bool, err error) {
+	if e.Drained.Err() != nil {
+		return executors.ClassInterrupted, leftReason, false, nil
+	}
 	h, err := e.start(t)
 	if err != nil {
 		class, reason = executors.ClassStartFailed, fmt.Sprintf("executor %s: %v", e.exec.Name(), err)
@@ -281,11 +288,19 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// follow harvests until the task has ended. After a kill it stops the task.
+// follow harvests until the task has ended. At a drain it asks the task to end
+// after its running step, after a kill it stops the task.
 func (e *errand) follow(ended <-chan executors.Outcome) (class executors.Class, reason string, lost bool, err error) {
 	tick := time.NewTicker(harvestEvery)
 	defer tick.Stop()
-	killed := e.Killed.Done()
+	killed, drained := e.Killed.Done(), e.Drained.Done()
+	stop := func() error {
+		err := e.exec.Stop(e.Left, e.handle, e.grace)
+		if err != nil {
+			e.warn(fmt.Sprintf("stopping task %s: %v", e.sheet.Task, err))
+		}
+		return err
+	}
 	for {
 		select {
 		case out := <-ended:
@@ -302,10 +317,17 @@ func (e *errand) follow(ended <-chan executors.Outcome) (class executors.Class, 
 			if err := e.harvest(e.pass); err != nil {
 				return "", "", true, e.abort(err)
 			}
+		case <-drained:
+			drained = nil
+			if e.Killed.Err() != nil || e.drain() {
+				continue
+			}
+			if stop() != nil {
+				return executors.ClassInterrupted, "", true, nil
+			}
 		case <-killed:
 			killed = nil
-			if err := e.exec.Stop(e.Left, e.handle, e.grace); err != nil {
-				e.warn(fmt.Sprintf("stopping task %s: %v", e.sheet.Task, err))
+			if stop() != nil {
 				return executors.ClassInterrupted, "", true, nil
 			}
 		case <-e.Left.Done():
@@ -314,95 +336,6 @@ func (e *errand) follow(ended <-chan executors.Outcome) (class executors.Class, 
 	}
 }
 
-// abort stops a task whose results cannot be stored. Its intent stays, so the
-// next run adopts what it has finished.
-func (e *errand) abort(cause error) error {
-	if err := e.exec.Stop(e.Left, e.handle, e.grace); err != nil {
-		return fmt.Errorf("%w; stopping task %s: %w", cause, e.sheet.Task, err)
-	}
-	return cause
-}
-
-// classify says why steps that never ran did not. The supervisor's own word
-// comes first: the executor knows only how the supervisor ended.
-func (e *errand) classify(out executors.Outcome) (executors.Class, string) {
-	if e.Killed.Err() != nil {
-		return executors.ClassInterrupted, ""
-	}
-	exit, err := e.exit()
-	switch {
-	case err != nil:
-		return executors.ClassLost, fmt.Sprintf("the task's last word cannot be read: %v", err)
-	case exit != nil && exit.Outcome.Class == executors.ClassInterrupted && out.Reason == executors.Preempted:
-		// The supervisor knows that it was told to stop, the executor by whom.
-	case exit != nil && exit.Outcome.Class != "":
-		return exit.Outcome.Class, exit.Outcome.Reason
-	}
-	switch out.Reason {
-	case executors.OOM:
-		return executors.ClassOOM, out.Detail
-	case executors.TimedOut:
-		return executors.ClassTimeout, out.Detail
-	case executors.NotStarted:
-		return executors.ClassStartFailed, out.Detail
-	case executors.Stopped:
-		return executors.ClassInterrupted, out.Detail
-	case executors.Preempted:
-		return executors.ClassPreempted, out.Detail
-	case executors.Exited:
-		reason := "the supervisor exited with code " + strconv.Itoa(out.Code)
-		if exit != nil {
-			reason = "the supervisor left no record of this step"
-		}
-		return executors.ClassLost, reason
-	case executors.Signaled:
-		return executors.ClassLost, "the supervisor was ended by signal " + out.Signal
-	}
-	return executors.ClassLost, out.Detail
-}
-
 func (e *errand) say(v event.Event) { e.tell(Report{Event: &v}) }
 
 func (e *errand) warn(text string) { e.say(event.Event{Type: event.Warning, Text: text}) }
-
-// settle forgets an ended task and removes its steps' files if all of them are
-// in the store.
-func (e *errand) settle() (lost bool, err error) {
-	if e.handle.Ref != "" {
-		if err := e.exec.Reap(e.Left, e.handle); err != nil {
-			e.warn(fmt.Sprintf("something of task %s may be left: %v", e.sheet.Task, err))
-			return true, nil
-		}
-	}
-	if err := e.Store.Settle(string(e.sheet.Task)); err != nil {
-		return false, fmt.Errorf("settling task %s: %w", e.sheet.Task, err)
-	}
-	if e.bad {
-		return false, nil
-	}
-	if err := os.RemoveAll(filepath.Join(e.dir, "steps")); err != nil {
-		e.warn(fmt.Sprintf("removing the steps of task %s: %v", e.sheet.Task, err))
-	}
-	return false, nil
-}
-
-// end makes sure that a task does not run. A handle without Ref is looked for
-// first, because who started the task may not have lived to write it down; it
-// comes back without Ref if the executor knows no such task.
-func end(ctx context.Context, ex executors.Executor, h executors.Handle, run string, grace time.Duration) (executors.Handle, error) {
-	if h.Ref == "" {
-		list, err := ex.List(ctx, run)
-		if err != nil {
-			return h, fmt.Errorf("listing the tasks of run %s: %w", run, err)
-		}
-		at := slices.IndexFunc(list, func(l executors.Handle) bool { return l.Task == h.Task })
-		if at < 0 {
-			return h, nil
-		}
-		h = list[at]
-	}
-	if err := ex.Stop(ctx, h, grace); err != nil {
-		return h, fmt.Errorf("stopping task %s: %w", h.Task, err)
-	}
-	return h, nil
-}

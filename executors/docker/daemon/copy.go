@@ -48,6 +48,22 @@ func (d *Daemon) CopyIn(ctx context.Context, id string, t executors.Task) error 
 	})
 }
 
+// CopyFile brings a small file of this host to the same path of a container,
+// where everybody may read it.
+func (d *Daemon) CopyFile(ctx context.Context, id, file string) error {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	return d.send(ctx, id, file, func(w *tar.Writer, prefix string) error {
+		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: prefix, Mode: 0o644, Size: int64(len(content))}); err != nil {
+			return err
+		}
+		_, err := w.Write(content)
+		return err
+	})
+}
+
 // send writes a tar into the container, in the deepest folder above target that
 // is there: folders that exist keep their modes. write gets target's name below
 // that folder.

@@ -195,6 +195,7 @@ func client(f *flag.FlagSet, args []string) {
 	print := f.String("print", "", "print this variable")
 	lines := f.Int("lines", 0, "print so many numbered lines")
 	started := f.String("started", "", "make this file, then sleep for good")
+	until := f.String("until", "", "but end when this file is there")
 	deaf := f.Bool("deaf", false, "ignore SIGTERM")
 	code := f.Int("code", 0, "exit code")
 	sig := f.Int("signal", 0, "end ourselves by this signal")
@@ -238,7 +239,12 @@ func client(f *flag.FlagSet, args []string) {
 	if *started != "" {
 		obey(*deaf, 0)
 		write(*started, []byte("here"))
-		select {}
+		for {
+			if _, err := os.Stat(*until); *until != "" && err == nil {
+				break
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
 	}
 	if *sig != 0 {
 		must(unix.Kill(os.Getpid(), unix.Signal(*sig)))
