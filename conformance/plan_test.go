@@ -148,7 +148,13 @@ func TestBudgetAndTimeline(t *testing.T) {
 		t.Errorf("what is left is no plan:\n%s", out)
 	}
 	s.must(0, "apply")
-	s.must(0, "apply", "--deadline", "1h", "--max-gpu-hours", "1")
+	s.must(0, "apply", "--deadline", "1h")
+	// No server of this campaign has a GPU: hours of them would bound nothing.
+	for _, command := range []string{"plan", "apply"} {
+		if r := s.must(7, command, "--deadline", "1h", "--max-gpu-hours", "1"); !strings.Contains(r.err, "bounds nothing here") || !strings.Contains(r.err, "--deadline") {
+			t.Errorf("%s with hours of no GPU: %s", command, r.err)
+		}
+	}
 	s.must(7, "apply", "--deadline", "soon")
 	for _, hours := range []string{"-1", "0", "NaN", "Inf", "much", ""} { // neither 0 nor an unset variable must read as no bound
 		s.must(7, "apply", "--max-gpu-hours", hours)

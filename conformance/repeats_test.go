@@ -155,6 +155,8 @@ func TestRepeatsUntilStable(t *testing.T) {
 	}
 	if r := s.must(6, "apply", "--deadline", "1h"); strings.Contains(r.out, "✓ repeat.") {
 		t.Errorf("a round began under a budget:\n%s", r.out)
+	} else if !strings.Contains(r.err, "no round of repeat.chat was started") || !strings.Contains(r.err, "without --deadline") || strings.Contains(r.err, "did not fit") {
+		t.Errorf("the rounds that a budget leaves are not told from nodes that do not fit:\n%s", r.err)
 	}
 	s.must(0, "apply")
 	r := s.repeated()

@@ -36,8 +36,8 @@ type planOptions struct {
 func (o *planOptions) register(cmd *cobra.Command) {
 	cmd.Flags().StringArrayVar(&o.targets, "target", nil, "only this node or block and what it needs; may be repeated")
 	cmd.Flags().StringArrayVar(&o.replace, "replace", nil, "run this node although it is cached; may be repeated")
-	cmd.Flags().StringVar(&o.gpuHours, "max-gpu-hours", "", "start only what fits, by what it took the last time, and what tells most first; the rest is left to the next apply (exit 6)")
-	cmd.Flags().StringVar(&o.deadline, "deadline", "", "start only what ends by then: a span (\"90m\") or a time (2026-12-01T06:00:00Z)")
+	cmd.Flags().StringVar(&o.gpuHours, "max-gpu-hours", "", "start only what fits, by what it took the last time, and what tells most first; no round of repeats or a rate search; the rest is left to the next apply (exit 6)")
+	cmd.Flags().StringVar(&o.deadline, "deadline", "", "start only what ends by then, and no round: a span (\"90m\") or a time (2026-12-01T06:00:00Z)")
 }
 
 func planCommand(a *app) *cobra.Command {
@@ -61,6 +61,9 @@ func planCommand(a *app) *cobra.Command {
 				return err
 			}
 			if p.Budget, err = o.budget(cmd, time.Now()); err != nil {
+				return err
+			}
+			if err := binds(p.Budget, s.Graph); err != nil {
 				return err
 			}
 			beside, err := s.loops(inRounds)

@@ -76,8 +76,8 @@ func (v loopViews) changes() int {
 		switch {
 		case l.Undecided:
 			n++
-		case l.Rounds != nil && !l.view.Over:
-			n += l.view.Rounds[len(l.view.Rounds)-1].Plan.Counts.Changes()
+		default:
+			n += l.view.Left()
 		}
 	}
 	return n
@@ -191,8 +191,8 @@ func (r *run) runLoop(ctx context.Context, s *session, l rounds.Loop, replace []
 	c := rounds.Config(s.Prepared, r.store, plan.Options{Replace: replace, Now: time.Now()})
 	if !r.budget.Empty() {
 		v, err := l.Rounds.Plan(c)
-		if err == nil && !v.Over {
-			r.total.Left++
+		if err == nil && v.Left() > 0 {
+			r.unstarted = append(r.unstarted, l.Addr)
 		}
 		return err
 	}

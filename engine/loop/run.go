@@ -43,6 +43,15 @@ func (l *Loop) Plan(c Config) (View, error) {
 	return v, nil
 }
 
+// Left is the number of nodes that may run in the round that is next; 0 of a
+// loop that is over, and of the zero View.
+func (v View) Left() int {
+	if v.Over || len(v.Rounds) == 0 {
+		return 0
+	}
+	return v.Rounds[len(v.Rounds)-1].Plan.Counts.Changes()
+}
+
 // Text is the view for people: a line for each finished round, the plan of the
 // next one, and which rounds are possible after it.
 func (v View) Text() string {
