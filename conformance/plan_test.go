@@ -143,6 +143,8 @@ func TestBudgetAndTimeline(t *testing.T) {
 	}
 	if r := s.must(6, "apply", "--deadline", "1ms"); !strings.Contains(r.err, "did not fit into the budget") {
 		t.Errorf("a deadline that has passed: %s", r.err)
+	} else if !strings.Contains(r.out, `○ bench.good["baseline"].chat.c2  left by the budget: over the deadline`) || strings.Contains(r.out, "cancelled") {
+		t.Errorf("what a budget leaves has no word of its own:\n%s", r.out)
 	}
 	if out := s.must(0, "plan").out; strings.Contains(out, "nothing to run") {
 		t.Errorf("what is left is no plan:\n%s", out)

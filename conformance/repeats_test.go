@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -141,6 +142,8 @@ func TestRepeatsUntilStable(t *testing.T) {
 	}
 	if r := s.must(0, "apply", "--target", "winners.chat"); !strings.Contains(r.err, "the rounds of noise are not run") || strings.Contains(r.out, "repeat.") {
 		t.Errorf("with a target:\n%s%s", r.out, r.err)
+	} else if !strings.Contains(r.out, "\nFirst step: 3 new; ") || !strings.Contains(r.out, "= help.two.server  has the result of help.one.server: the same inputs") {
+		t.Errorf("a first apply does not say what its first step is:\n%s", r.out)
 	}
 	for _, less := range [][]string{{"--target", "winners.chat"}, {"--out", filepath.Join(t.TempDir(), "saved")}, {"--deadline", "1h"}} {
 		if r := s.must(0, append([]string{"plan", "--detailed-exitcode"}, less...)...); !strings.Contains(r.err, "the rounds of noise are not run") || strings.Contains(r.out, "repeat.") {
@@ -228,7 +231,7 @@ func (s *site) idle() {
 // graph is stale and no server is started.
 func otherBounds(t *testing.T, s *site) {
 	s.edit("campaign.hcl", "threshold   = 0.05", "threshold   = 0.9")
-	if out := s.must(2, "plan", "--detailed-exitcode").out; !strings.Contains(out, "Plan: nothing to run") {
+	if out := s.must(2, "plan", "--detailed-exitcode").out; !regexp.MustCompile(`(?m)^Plan: \d+ cached; in rounds 1 stale\.$`).MatchString(out) {
 		t.Errorf("another threshold makes something stale:\n%s", out)
 	}
 	if out := s.must(0, "apply").out; strings.Contains(out, "▶") || !strings.Contains(out, "✓ repeat.chat.round[1].decision") {
@@ -249,6 +252,12 @@ func leftUnresolved(t *testing.T, s *site) {
 		t.Fatal(err)
 	}
 	s.write("campaign.hcl", steadyCampaign("one", "unsteady"))
+	s.must(0, "apply", "--target", "winners.chat")
+	// The sum says of both what may run, and the reason has no digests.
+	if out := s.must(2, "plan", "--detailed-exitcode").out; !regexp.MustCompile(`(?m)^Plan: \d+ cached; in rounds 3 new, 3 stale, 1 later\.$`).MatchString(out) ||
+		!strings.Contains(out, "~ repeat.chat.round[1].one[1]  the set of sides that are measured in turns is another  +2 alike") || strings.Contains(out, "sha256:") {
+		t.Errorf("stale repeats below an idle graph:\n%s", out)
+	}
 	out := s.must(0, "apply").out
 	if !strings.Contains(out, "✓ repeat.chat.round[1].one[1]") || !strings.Contains(out, "✓ repeat.chat.round[1].unsteady[3]") {
 		t.Errorf("against another framework the repeats are not taken in turns:\n%s", out)

@@ -141,7 +141,7 @@ func (a *app) apply(ctx context.Context, store *cache.Local, c *lang.Campaign, o
 	}
 	r := run{app: a, budget: budget, store: store, id: newRunID(), interrupt: interrupt, started: time.Now(), ends: map[string]event.Event{}}
 	if len(s.Unasked) > 0 {
-		sum, err := r.once(ctx, s, planOptions{targets: s.Unasked})
+		sum, err := r.ask(ctx, s)
 		if err != nil {
 			return err
 		}

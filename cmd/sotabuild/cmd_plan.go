@@ -74,6 +74,7 @@ func planCommand(a *app) *cobra.Command {
 				a.noteRounds(s.Rounds, why)
 				beside = nil
 			}
+			p.Rounds = beside.counts()
 			if err := a.writePlan(s, p, beside, o); err != nil {
 				return err
 			}
@@ -185,18 +186,11 @@ func (a *app) showPlan(w io.Writer, s prepare.Outline, p *plan.Plan, order []bud
 		fmt.Fprintf(w, "%s\n", b)
 		return nil
 	}
-	st := a.style(w)
 	lines := p.Lines(s.Graph)
 	if all {
 		lines = p.All(s.Graph)
 	}
-	for _, l := range lines {
-		fmt.Fprintf(w, "%s %s  %s\n", st.mark(l.Mark), l.Addr, st.dim(l.Text))
-	}
-	fmt.Fprintln(w, st.bold(p.Totals()))
-	if e := p.Estimate.String(); e != "" {
-		fmt.Fprintln(w, st.dim(e))
-	}
+	a.writeLines(w, lines, p.Totals(), p.Estimate)
 	for i, o := range order {
 		if i == 0 {
 			fmt.Fprintln(w, "Within the budget, what tells most first:")
@@ -204,9 +198,39 @@ func (a *app) showPlan(w io.Writer, s prepare.Outline, p *plan.Plan, order []bud
 		fmt.Fprintln(w, forecast(i+1, o))
 	}
 	fmt.Fprint(w, beside.text())
-	helps := slices.DeleteFunc(slices.Clone(s.Unasked), func(addr string) bool { return addr == campaign.HostAddr || addr == campaign.ClientAddr })
-	if len(helps) > 0 {
-		fmt.Fprintf(w, "The help of %s is not known yet: apply asks for it first and checks every flag before the first server starts.\n", result.Count(len(helps), "program"))
+	unasked(w, s, p)
+	return nil
+}
+
+// writeLines prints a plan's lines, their sum and what it may take.
+func (a *app) writeLines(w io.Writer, lines []plan.Line, sum string, e plan.Estimate) {
+	st := a.style(w)
+	for _, l := range lines {
+		fmt.Fprintf(w, "%s %s  %s\n", st.mark(l.Mark), l.Addr, st.dim(l.Text))
+	}
+	fmt.Fprintln(w, st.bold(sum))
+	if e := e.String(); e != "" {
+		fmt.Fprintln(w, st.dim(e))
+	}
+}
+
+// unasked says what apply asks before anything else, by the plan of it.
+func unasked(w io.Writer, s prepare.Outline, p *plan.Plan) {
+	never, again := 0, 0
+	for _, addr := range s.Unasked {
+		switch id, ok := s.Graph.Lookup(addr); {
+		case addr == campaign.HostAddr || addr == campaign.ClientAddr:
+		case ok && p.Nodes[id].Reason.Cause == plan.CauseRetry:
+			again++
+		default:
+			never++
+		}
+	}
+	if never > 0 {
+		fmt.Fprintf(w, "The help of %s is not known yet: apply asks for it first and checks every flag before the first server starts.\n", result.Count(never, "program"))
+	}
+	if again > 0 {
+		fmt.Fprintf(w, "%s gave no help when asked: apply asks again, and measures the others if that fails.\n", result.Count(again, "program"))
 	}
 	if slices.Contains(s.Unasked, campaign.ClientAddr) {
 		fmt.Fprintln(w, "The client was not calibrated on this machine within a week: apply does so first, in some ten seconds.")
@@ -214,5 +238,4 @@ func (a *app) showPlan(w io.Writer, s prepare.Outline, p *plan.Plan, order []bud
 	if slices.Contains(s.Unasked, campaign.HostAddr) {
 		fmt.Fprintln(w, "The GPUs were not looked at within a day: apply does so first, and stops where a field is out of range.")
 	}
-	return nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/sotabuild/sotabuild/engine/event"
+	"github.com/sotabuild/sotabuild/engine/sched"
 )
 
 // progress shows a run: on a terminal a list of what runs now below the lines
@@ -114,16 +116,24 @@ func (p *progress) line(e event.Event) {
 		switch e.State {
 		case "ok":
 		case "cancelled":
-			mark, text = p.st.yellow("!"), "cancelled"
+			mark, text = notRun(p.st, e)
 		default:
 			mark, text = p.st.red("✗"), fmt.Sprintf("%s: %s", e.Class, e.Reason)
 		}
 		p.print(mark+" ", e.Node, text)
 	case event.NodeCached:
 		p.done++
-		p.print(p.st.dim("= "), e.Node, "same inputs after all, kept")
+		text := "same inputs after all, kept"
+		if e.By != "" {
+			text = "has the result of " + e.By + ": the same inputs"
+		}
+		p.print(p.st.dim("= "), e.Node, text)
 	case event.NodeBlocked:
-		p.print(p.st.red("! "), e.Node, "blocked by "+e.By)
+		text := "blocked by " + e.By
+		if e.By == e.Node {
+			text = "blocked: " + e.Reason
+		}
+		p.print(p.st.red("! "), e.Node, text)
 	case event.NodeRetry:
 		p.drop(e.Node)
 		p.print(p.st.yellow("↻ "), e.Node, fmt.Sprintf("attempt %d after %s: %s", e.Attempt, e.Class, e.Reason))
@@ -136,8 +146,19 @@ func (p *progress) line(e event.Event) {
 	case event.Killing:
 		p.print(p.st.yellow("! "), "interrupt", "stopping what runs; once more to leave at once")
 	case event.Warning:
-		p.print(p.st.yellow("! "), e.Node, e.Text)
+		p.print(p.st.yellow("! "), e.Node, "warning: "+e.Text)
 	}
+}
+
+// notRun is the mark and the words of a node that came to no end.
+func notRun(st style, e event.Event) (mark, text string) {
+	switch {
+	case e.Class == sched.LeftOut:
+		return st.yellow("○"), "left by the budget: " + e.Reason
+	case e.Class == "" && e.Reason == "":
+		return st.yellow("○"), "not started"
+	}
+	return st.yellow("■"), cmp.Or(e.Reason, e.Class)
 }
 
 func (p *progress) print(mark, node, text string) {

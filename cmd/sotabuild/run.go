@@ -38,12 +38,38 @@ type run struct {
 	looked    bool                   // at the host, before the first task
 }
 
+// ask plans and runs what the plan of the rest needs to know.
+func (r *run) ask(ctx context.Context, s *session) (sched.Summary, error) {
+	p, err := makePlan(s.Graph, s.store, planOptions{targets: s.Unasked})
+	if err != nil {
+		return sched.Summary{}, err
+	}
+	if p.Counts.Changes() > 0 && !r.app.json {
+		r.app.writeLines(r.app.out, p.Lines(s.Graph), "First step: "+p.Counts.ToRun()+"; the rest is planned with what is learned here.", p.Estimate)
+		unasked(r.app.out, s.Outline, p)
+	}
+	return r.start(ctx, s, p)
+}
+
 // once plans and runs.
 func (r *run) once(ctx context.Context, s *session, o planOptions) (sched.Summary, error) {
 	p, err := makePlan(s.Graph, s.store, o)
 	if err != nil {
 		return sched.Summary{}, err
 	}
+	if p.Counts.Changes() > 0 && !r.app.json {
+		p.Budget = r.budget
+		asked := s.Outline
+		asked.Unasked = nil // ask did, also where nothing answered
+		if err := r.app.showPlan(r.app.out, asked, p, order(s.Graph, s.store, p), nil, false); err != nil {
+			return sched.Summary{}, err
+		}
+	}
+	return r.start(ctx, s, p)
+}
+
+// start runs a plan of the campaign's graph.
+func (r *run) start(ctx context.Context, s *session, p *plan.Plan) (sched.Summary, error) {
 	r.plan, r.ranBefore = p, 0
 	for i := range p.Nodes {
 		if _, ran := r.ends[s.Graph.Actions[i].Addr]; ran && p.Nodes[i].Verdict == plan.Cached {
@@ -51,11 +77,6 @@ func (r *run) once(ctx context.Context, s *session, o planOptions) (sched.Summar
 		}
 	}
 	p.Budget = r.budget
-	if p.Counts.Changes() > 0 && !r.app.json {
-		if err := r.app.showPlan(r.app.out, s.Outline, p, order(s.Graph, s.store, p), nil, false); err != nil {
-			return sched.Summary{}, err
-		}
-	}
 	blocks, err := s.blocks()
 	if err != nil {
 		return sched.Summary{}, err
@@ -106,6 +127,9 @@ func (r *run) exec(ctx context.Context, s *session, p *plan.Plan, executor func(
 		runLog.write(e)
 		if e.Type == event.NodeFinished {
 			r.ends[e.Node] = e
+		}
+		if before, failed := r.ends[e.Node]; !r.app.json && failed && e.Type == event.NodeBlocked && e.By == e.Node && before.State != "ok" {
+			return // not tried again, and its failure stands on the screen
 		}
 		screen.event(e)
 	}
@@ -210,7 +234,7 @@ func (r *run) totals(d time.Duration) string {
 	for _, p := range []struct {
 		n    int
 		word string
-	}{{s.Failed, "failed"}, {s.Blocked, "blocked"}, {s.Cancelled, "cancelled"}, {s.Left, "left by the budget"}} {
+	}{{s.Failed, "failed"}, {s.Blocked, "blocked"}, {s.Cancelled, "interrupted"}, {s.Left, "left by the budget"}} {
 		if p.n > 0 {
 			text += fmt.Sprintf(", %d %s", p.n, p.word)
 		}
