@@ -25,6 +25,7 @@ var absences = map[string]struct{ part, reason string }{
 	"engine/key/files_test.go":               {"a file of 4 GiB", "hashing it takes longer than everything else; SOTABUILD_SLOW=1 does it"},
 	"engine/key/manifest_test.go":            {"", "a fuzz test passes over inputs that are no case of it"},
 	"executors/image/daemon_test.go":         {"docker", ""},
+	"executors/image/fresh_test.go":          {"two users", "to be both takes root, as CI is; of one user's leftovers it is always tested"},
 	"executors/image/registry_test.go":       {"registry", ""},
 	"executors/oci/crun_test.go":             {"crun", "crun 1.8 refuses hosts whose control groups are hybrid (cgroups in hybrid mode not supported); where it works it is tested"},
 	"executors/slurm/slurm_test.go":          {"slurm", ""},

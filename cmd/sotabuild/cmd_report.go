@@ -21,7 +21,8 @@ func reportCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			v, err := show.View(s.Prepared, s.store, version(), time.Now())
+			now := time.Now()
+			v, err := show.View(s.Prepared, s.store, version(), now, now)
 			if err != nil {
 				return err
 			}

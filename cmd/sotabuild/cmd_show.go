@@ -40,7 +40,8 @@ func showCommand(a *app) *cobra.Command {
 			if len(args) == 1 {
 				return a.showNode(s, args[0])
 			}
-			v, err := show.View(s.Prepared, s.store, version(), time.Now())
+			now := time.Now()
+			v, err := show.View(s.Prepared, s.store, version(), now, now)
 			if err != nil {
 				return err
 			}

@@ -151,7 +151,7 @@ func (r *run) exec(ctx context.Context, s *session, p *plan.Plan, executor func(
 func (r *run) finish(s *session) error {
 	a := r.app
 	st := a.style(a.out)
-	v, err := show.View(s.Prepared, r.store, version(), time.Now())
+	v, err := show.View(s.Prepared, r.store, version(), r.started, time.Now())
 	if err != nil {
 		return err
 	}

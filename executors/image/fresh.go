@@ -80,8 +80,9 @@ func removeIfDead(path string) error {
 	if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil || !stillThere(f) {
 		return nil // its writer lives, or has renamed it
 	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+	err = os.Remove(path)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+		return nil // in a folder for all only its owner may
 	}
-	return nil
+	return err
 }

@@ -3,6 +3,7 @@ package image
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -63,5 +64,34 @@ func TestKilledBuildsLeaveNothing(t *testing.T) {
 	must(t, err)
 	if img.Identity() != slow.Identity() {
 		t.Errorf("the output is %s, want that of the build that ended last, %s", img.Identity(), slow.Identity())
+	}
+}
+
+// TestOthersLeftoversStay: what another user's build left in a folder for all
+// cannot be removed, and keeps nobody from building.
+func TestOthersLeftoversStay(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("SKIPPED, to be two users takes root")
+	}
+	dir, err := os.MkdirTemp("", "sotabuild-all-")
+	must(t, err)
+	t.Cleanup(func() { must(t, os.RemoveAll(dir)) })
+	must(t, os.Chmod(dir, 0o777|os.ModeSticky))
+	left := filepath.Join(dir, ".x.tar.sotabuild-1")
+	must(t, os.WriteFile(left, []byte("half"), 0o644))
+	quick, err := Build(map[string]File{"/a": {Data: []byte("quick")}}, Config{}, Platform{})
+	must(t, err)
+	built := make(chan error)
+	go func() {
+		runtime.LockOSThread() // for good: the thread ends with its goroutine
+		err := unix.Setfsuid(65534)
+		if err == nil {
+			err = quick.WriteArchive(filepath.Join(dir, "x.tar"), "x:quick")
+		}
+		built <- err
+	}()
+	must(t, <-built)
+	if _, err := os.Lstat(left); err != nil {
+		t.Error(err)
 	}
 }

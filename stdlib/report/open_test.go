@@ -34,3 +34,13 @@ func TestOpenCellsLeaveNoWinner(t *testing.T) {
 		}
 	}
 }
+
+// TestRequestsAreCounted: of a row whose requests were all cut off none succeeded;
+// only a row that sent none has no count.
+func TestRequestsAreCounted(t *testing.T) {
+	for want, q := range map[string]result.Requests{"3 of 4": {OK: 3, Failed: 1}, "0 of 4": {CutOff: 4}, missing: {}} {
+		if got := requests(&result.Row{Requests: q, Workload: result.Workload{NumPrompts: 4}}); got != want {
+			t.Errorf("%+v: %q, want %q", q, got, want)
+		}
+	}
+}

@@ -38,8 +38,10 @@ type Repeated struct {
 }
 
 // failing reports whether the side is out because most of its samples do not
-// keep the SLA.
-func (r Repeated) failing() bool { return 2*len(r.Failing) > r.Said.Samples }
+// keep the SLA. One of which a repeat is neither a sample nor rejected broke.
+func (r Repeated) failing() bool {
+	return 2*len(r.Failing) > r.Said.Samples && len(r.Repeats) == r.Said.Samples+len(r.Rejected)
+}
 
 // Repeat is one server life that was measured.
 type Repeat struct {

@@ -50,18 +50,21 @@ func TestGapUnresolved(t *testing.T) {
 func TestWithoutWinner(t *testing.T) {
 	a := []key.Digest{key.Sum([]byte("a"))}
 	cell := 0
-	slow, broken := Repeated{Failing: []string{"repeat 1", "repeat 2"}, Said: winners.Repeated{Samples: 3}}, Repeated{Failing: []string{"repeat 1"}, Said: winners.Repeated{Samples: 2}}
+	slow := Repeated{Failing: []string{"repeat 1", "repeat 3"}, Rejected: []string{"repeat 4"}, Said: winners.Repeated{Samples: 3}, Repeats: make([]Repeat, 4)}
+	broken := Repeated{Failing: []string{"repeat 1"}, Said: winners.Repeated{Samples: 2}, Repeats: make([]Repeat, 3)}
+	slowThenBroken := Repeated{Failing: []string{"repeat 1"}, Said: winners.Repeated{Samples: 1}, Repeats: make([]Repeat, 3)}
 	over := &Repeats{Over: true, Sides: []Repeated{slow, broken}}
 	v := View{Scenarios: []Scenario{
 		{Name: "won", Repeats: over, Ranking: winners.Ranking{Cell: &cell, Best: a}},
 		{Name: "unresolved", Repeats: over, Ranking: winners.Ranking{Cell: &cell, Unresolved: a}},
 		{Name: "out", Repeats: over, Ranking: winners.Ranking{Cell: &cell}},
 		{Name: "too_slow", Repeats: &Repeats{Over: true, Sides: []Repeated{slow, slow}}, Ranking: winners.Ranking{Cell: &cell}},
+		{Name: "out_after_a_slow_one", Repeats: &Repeats{Over: true, Sides: []Repeated{slow, slowThenBroken}}, Ranking: winners.Ranking{Cell: &cell}},
 		{Name: "going_on", Repeats: &Repeats{}, Ranking: winners.Ranking{Cell: &cell}},
 		{Name: "none_passes", Repeats: &Repeats{Why: "no row passes"}},
 		{Name: "not_repeated", Ranking: winners.Ranking{Cell: &cell}},
 	}}
-	if got := v.WithoutWinner(); len(got) != 1 || got[0].Name != "out" {
-		t.Errorf("%+v; want the one whose sides are all out", got)
+	if got := v.WithoutWinner(); len(got) != 2 || got[0].Name != "out" || got[1].Name != "out_after_a_slow_one" {
+		t.Errorf("%+v; want those whose sides are all out, one of them because it broke", got)
 	}
 }

@@ -206,7 +206,7 @@ func heading(id string) string {
 
 // requests is how many succeeded of how many; a row without requests has none.
 func requests(r *result.Row) string {
-	if r.Requests.OK+r.Requests.Failed == 0 {
+	if q := r.Requests; q.OK+q.Failed+q.CutOff == 0 {
 		return missing
 	}
 	return fmt.Sprintf("%d of %d", r.Requests.OK, r.Workload.NumPrompts)

@@ -26,9 +26,13 @@ import (
 
 // View joins names to what the store holds for exactly this campaign on this
 // host: for each cell the newest sample of its key, failed ones included. A
-// cell that was never measured as it stands is left out and said so in Notes.
-func View(p *prepare.Prepared, r cache.Reader, tool string, now time.Time) (report.View, error) {
-	j := newJoiner(p, r, now)
+// cell that has none as it stands is open, which Notes say too: it was never
+// measured, or what was measured does not count, such as a sample that was too
+// old at since. Of an apply since is its beginning, because what was young enough
+// then, or was taken in it, is its result however long it took; else it is now.
+func View(p *prepare.Prepared, r cache.Reader, tool string, since, now time.Time) (report.View, error) {
+	j := newJoiner(p, r, since)
+	j.now = now
 	c := p.Campaign
 	v := report.View{
 		Campaign: c.Name, Tool: tool, Smoke: c.Smoke, SLA: campaign.SLA(c),
@@ -43,7 +47,7 @@ func View(p *prepare.Prepared, r cache.Reader, tool string, now time.Time) (repo
 		v.Hardware = report.Hardware{GPUModel: c.GPUs.Model, GPUIDs: c.GPUs.IDs, MultiNode: c.GPUs.MultiNode}
 	}
 	v.Sides = j.sides()
-	repeated, err := repeats.Found(p, r, now)
+	repeated, err := repeats.Found(p, r, since)
 	if err != nil {
 		return report.View{}, err
 	}
@@ -56,7 +60,7 @@ func View(p *prepare.Prepared, r cache.Reader, tool string, now time.Time) (repo
 		sc.Repeats = repeated[s.Name]
 		v.Scenarios = append(v.Scenarios, sc.Settled(c.Sides.Target))
 	}
-	if v.Rates, err = ratesearch.Found(p, r, now); err != nil {
+	if v.Rates, err = ratesearch.Found(p, r, since); err != nil {
 		return report.View{}, err
 	}
 	if j.unmeasured > 0 {
@@ -98,15 +102,16 @@ type joiner struct {
 	p          *prepare.Prepared
 	r          cache.Reader
 	plan       *plan.Plan
+	since      time.Time // of which the plan is
 	now        time.Time
 	unmeasured int
 }
 
-func newJoiner(p *prepare.Prepared, r cache.Reader, now time.Time) *joiner {
-	j := &joiner{p: p, r: r, now: now}
+func newJoiner(p *prepare.Prepared, r cache.Reader, since time.Time) *joiner {
+	j := &joiner{p: p, r: r, since: since, now: since}
 	// The verdicts know which record is a node's; nothing is restricted, so
 	// there is no address that could be wrong.
-	j.plan, _ = plan.Make(p.Graph, r, plan.Options{Now: now})
+	j.plan, _ = plan.Make(p.Graph, r, plan.Options{Now: since})
 	return j
 }
 
@@ -244,7 +249,7 @@ func (j *joiner) cell(c campaign.Cell) (*report.Cell, error) {
 		return out, j.neverRun(c, out, c.SkipClass, strings.TrimPrefix(c.Skip, string(c.SkipClass)+": "))
 	}
 	rec := j.record(c.Addr)
-	if rec != nil && rec.Outcome.State == cache.OK && j.toRun(c.Addr) {
+	if rec != nil && rec.Outcome.State == cache.OK && j.toRun(c.Addr) && !j.countsSince(c.Addr, rec) {
 		return nil, nil // such as a sample that is too old
 	}
 	if rec == nil || rec.Output("row").IsZero() {
@@ -295,6 +300,17 @@ func (j *joiner) toRun(addr string) bool {
 	id, _ := j.p.Graph.Lookup(addr)
 	v := j.plan.Nodes[id].Verdict
 	return v == plan.New || v == plan.Stale || v == plan.Later
+}
+
+// countsSince reports whether a node's sample was taken since the view's
+// beginning and is accepted, but for its age now.
+func (j *joiner) countsSince(addr string, rec *cache.Record) bool {
+	id, _ := j.p.Graph.Lookup(addr)
+	if rec.Time.Started.Before(j.since) {
+		return false
+	}
+	hit, _ := plan.Hit(&j.p.Graph.Actions[id], j.r.Lookup(j.plan.Nodes[id].Key), rec.Time.Started)
+	return hit != nil
 }
 
 // refused is the failed question that keeps a cell from running: a program that

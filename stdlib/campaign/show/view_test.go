@@ -1,13 +1,17 @@
 package show
 
 import (
+	"bytes"
+	"encoding/json"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/sotabuild/sotabuild/engine/cache"
 	"github.com/sotabuild/sotabuild/engine/compile"
+	"github.com/sotabuild/sotabuild/engine/graph"
 	"github.com/sotabuild/sotabuild/engine/key"
 	"github.com/sotabuild/sotabuild/lang"
 	"github.com/sotabuild/sotabuild/stdlib/campaign"
@@ -48,7 +52,7 @@ func TestViewSaysWhatIsNotMeasured(t *testing.T) {
 		t.Fatal(problems)
 	}
 	p := &prepare.Prepared{Outline: prepare.Outline{Graph: g}, Campaign: c, Facts: f, Declared: d}
-	v, err := View(p, empty(t), "test", time.Unix(0, 0))
+	v, err := View(p, empty(t), "test", time.Unix(0, 0), time.Unix(0, 0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +94,7 @@ func TestViewShowsWhatCouldNotBeAsked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, err := View(&prepare.Prepared{Outline: prepare.Outline{Graph: g}, Campaign: c, Facts: f, Declared: d}, store, "test", time.Unix(0, 0))
+	v, err := View(&prepare.Prepared{Outline: prepare.Outline{Graph: g}, Campaign: c, Facts: f, Declared: d}, store, "test", time.Unix(0, 0), time.Unix(0, 0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,6 +113,73 @@ func TestViewShowsWhatCouldNotBeAsked(t *testing.T) {
 	}
 	if rows != 8 {
 		t.Errorf("%d rows, want the 8 cells of the framework that cannot be asked", rows)
+	}
+}
+
+// TestViewOfAnApply: with samples of an hour at most, what is two hours old is a
+// result of the apply that took it, or that began while it was young enough.
+func TestViewOfAnApply(t *testing.T) {
+	c := sample.Load(t, sample.Text+"quality {\n  max_age = \"1h\"\n}\n")
+	f := facts(c)
+	d := campaign.Declare(c, f)
+	g, problems := compile.Build(d.Decls, f.Env)
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	store, err := cache.OpenLocal(filepath.Join(t.TempDir(), "store"), cache.Options{Command: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	taken := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
+	made := make([]cache.Record, len(g.Actions))
+	for i := range g.Actions {
+		a := &g.Actions[i]
+		m, known := g.Manifest(a.ID, func(from graph.NodeID, output string) (key.Digest, bool) {
+			d := made[from].Output(output)
+			return d, !d.IsZero()
+		})
+		if !known || a.Skip != "" {
+			t.Fatalf("%s cannot be made", a.Addr)
+		}
+		text := []byte(m.Key().String()) // the same of what is the same
+		if spec, ok := a.Spec.(campaign.BenchSpec); ok {
+			if text, err = json.Marshal(result.Row{Version: result.RowVersion, Status: result.OK, Workload: spec.Life.Workload}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		digest, size, err := store.Object(bytes.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		made[i] = cache.Record{Key: m.Key(), Node: a.Addr, Kind: a.Kind.Name, Manifest: m.Text(), Outcome: cache.Outcome{State: cache.OK}, Time: cache.Span{Started: taken}}
+		for _, name := range a.Kind.Outputs {
+			made[i].Outputs = append(made[i].Outputs, cache.Output{Name: name, Digest: digest, Size: size})
+		}
+		slices.SortFunc(made[i].Outputs, func(a, b cache.Output) int { return strings.Compare(a.Name, b.Name) })
+		if _, err := store.Put(t.Context(), made[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	now := taken.Add(2 * time.Hour)
+	for since, open := range map[time.Duration]int{0: 20, 30 * time.Minute: 20, 90 * time.Minute: 0, 4 * time.Hour: 0} {
+		v, err := View(&prepare.Prepared{Outline: prepare.Outline{Graph: g}, Campaign: c, Facts: f, Declared: d}, store, "test", now.Add(-since), now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, cells := 0, 0
+		for _, s := range v.Scenarios {
+			got += len(s.Open)
+			for _, cell := range s.Cells {
+				cells++
+				if *cell.Cached != 2*time.Hour {
+					t.Errorf("a sample of two hours ago is %v old", *cell.Cached)
+				}
+			}
+		}
+		if got != open || got+cells != 20 {
+			t.Errorf("of an apply that began %v ago %d cells are open and %d are not, want %d of 20 open", since, got, cells, open)
+		}
 	}
 }
 
