@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -26,6 +27,7 @@ type progress struct {
 	live    bool
 	mu      sync.Mutex
 	running []running
+	folders map[string]string // of tasks that run and have a server, by task
 	drawn   int
 	total   int
 	done    int
@@ -35,12 +37,13 @@ type progress struct {
 }
 
 type running struct {
-	node, text string
+	node, task string
+	text       string // the phase that an event told
 	since      time.Time
 }
 
 func newProgress(a *app, s *session) *progress {
-	p := &progress{w: a.out, st: a.style(a.out), json: a.json, stop: make(chan struct{})}
+	p := &progress{w: a.out, st: a.style(a.out), json: a.json, folders: map[string]string{}, stop: make(chan struct{})}
 	p.live = !a.json && redraws(a.out)
 	if p.live {
 		p.ticker = time.NewTicker(200 * time.Millisecond)
@@ -100,8 +103,11 @@ func (p *progress) line(e event.Event) {
 	case event.ApplyStarted:
 		p.total, p.done = e.Counts["new"]+e.Counts["stale"]+e.Counts["later"], 0
 	case event.NodeStarted:
-		p.running = append(p.running, running{e.Node, "", e.Time})
+		p.running = append(p.running, running{e.Node, e.Task, "", e.Time})
 	case event.TaskStarted:
+		if dir := filepath.Dir(e.Log); p.live && serving(dir) {
+			p.folders[e.Task] = dir
+		}
 		p.print("▶ ", e.Node, "started, logs in "+relative(e.Log))
 	case event.NodeProgress:
 		for i := range p.running {
@@ -187,7 +193,12 @@ func (p *progress) draw() {
 		return
 	}
 	cols := width(p.w)
+	seen := map[string]bool{}
 	for _, r := range p.running {
+		if dir, ok := p.folders[r.task]; ok && r.text == "" {
+			r.text = phase(dir, !seen[r.task])
+			seen[r.task] = true
+		}
 		text := fmt.Sprintf("  %s  %s  %s", r.node, time.Since(r.since).Round(time.Second), r.text)
 		fmt.Fprintln(p.w, clip(text, cols))
 	}
