@@ -108,8 +108,8 @@ var mayImport = map[string][]string{
 	// The kinds of the loop's evidence: they build on the specs of servers.
 	"stdlib/profile": {"lang", "engine/*", "executors", "executors/runner", "stdlib/*"},
 
-	// It reads images as files, and starts nothing.
-	"stdlib/campaign": {"lang", "engine/*", "executors", "executors/runner", "executors/image", "executors/hoststate", "stdlib/*"},
+	// It reads images as files and who holds a port, and starts nothing.
+	"stdlib/campaign": {"lang", "engine/*", "executors", "executors/runner", "executors/image", "executors/hoststate", "executors/proc", "stdlib/*"},
 
 	"cmd": {"internal/garbage", "lang", "engine/*", "executors", "executors/*", "stdlib/*"},
 

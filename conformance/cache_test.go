@@ -14,8 +14,11 @@ import (
 func TestCacheCommands(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, pair("none"))
-	s.must(0, "cache", "ls") // no store is an empty one
-	s.must(0, "cache", "verify")
+	for _, command := range []string{"ls", "verify", "repair", "gc"} { // of no store nothing is said that looks like an answer
+		if r := s.must(7, "cache", command); r.out != "" || !strings.Contains(r.err, "there is no store at ") {
+			t.Errorf("cache %s without a store: %q, %q", command, r.out, r.err)
+		}
+	}
 	s.must(0, "apply")
 	if out := s.must(0, "cache", "ls").out; strings.Count(out, "\n") != strings.Count(s.must(0, "cache", "ls", "--json").out, "\n") || !strings.Contains(out, "bench.good") {
 		t.Errorf("cache ls:\n%s", out)

@@ -365,7 +365,7 @@ func TestPages(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("# What numbers and failures mean\n\nGenerated from the tables of `stdlib/result` by `SOTABUILD_UPDATE=1 go test ./conformance -run TestPages`.\n\n")
 	b.WriteString("## Metrics\n\nt0 is the moment before a request is sent and a connection for it sought, t1 the read of the first event that carries a token, tN the read of the last one,\n" +
-		"N the server's own count of output tokens. Percentiles are linear ones over the successful requests. Times are seconds in rows\nand milliseconds in reports. A number that could not be measured is missing, never zero.\n\n" +
+		"N the server's own count of output tokens. Percentiles are linear ones over the successful requests. Times are seconds in rows\nand milliseconds in reports. A number that could not be measured is missing, never zero. A row that was repeated (`noise`) shows in reports the median of each\nmetric over its repeats, and how many they are.\n\n" +
 		"| id | in reports | unit | better | definition |\n| --- | --- | --- | --- | --- |\n")
 	better := map[definitions.Direction]string{definitions.Higher: "higher", definitions.Lower: "lower", definitions.Neither: "–"}
 	for _, d := range definitions.Definitions {

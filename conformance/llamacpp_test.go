@@ -60,6 +60,9 @@ func llamacpp(t *testing.T) *site {
 func TestLlamacpp(t *testing.T) {
 	t.Parallel()
 	s := llamacpp(t)
+	for _, image := range []string{`image   = "docker-archive:../../bin/tinyserve.tar"`, `image   = "docker-archive:prepared/image.tar"`} {
+		s.edit("campaign.hcl", image, "")
+	}
 	s.must(0, "apply")
 	if out := s.must(0, "apply").out; !strings.Contains(out, "Applied: 0 nodes run") {
 		t.Errorf("a second apply ran something:\n%s", out)

@@ -3,6 +3,7 @@ package conformance
 import (
 	"bufio"
 	"context"
+	"encoding/csv"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -192,8 +194,15 @@ func TestRepeatsUntilStable(t *testing.T) {
 	if out := s.must(2, "plan", "--detailed-exitcode", "--replace", "repeat.chat.round[1]").out; !strings.Contains(out, "[1]  is to be replaced  +8 alike") {
 		t.Errorf("a whole round cannot be taken again:\n%s", out)
 	}
+	shownByRepeats(t, s)
+	if out := s.must(0, "show", "repeat.chat.round[1]").out; !strings.HasPrefix(out, "{\n  \"stop\": true,\n  \"why\": ") || !strings.HasSuffix(out, "\n}\n") {
+		t.Errorf("a round is shown as\n%s", out)
+	}
+	if out := s.must(0, "show", "repeat.chat.round[1].slow[3]").out; !strings.HasPrefix(out, "ok; 12 of 12 requests succeeded; ") || strings.Index(out, "--- row") > strings.Index(out, "--- requests") {
+		t.Errorf("a sample is not shown by its numbers first:\n%.600s", out)
+	}
 	md := s.must(0, "report", "--format", "md").out
-	for _, want := range []string{"`one` (tied)", "`two` (tied)", "## Repeated runs", "by 3 repeats of each"} {
+	for _, want := range []string{"`one` (tied)", "`two` (tied)", "## Repeated runs", "by 3 repeats of each", "% (tied"} {
 		if !strings.Contains(md, want) {
 			t.Errorf("the report does not say %q:\n%s", want, md)
 		}
@@ -203,8 +212,11 @@ func TestRepeatsUntilStable(t *testing.T) {
 	if n := strings.Count(string(lines), "\n"); err != nil || n != 9 {
 		t.Errorf("%d rows of repeats in the run directory, want 9 (%v)", n, err)
 	}
-	if page, err := os.ReadFile(filepath.Join(dir, "report.html")); err != nil || !strings.Contains(string(page), "are tied by 3 repeats of each") {
-		t.Errorf("the page does not say that they are tied (%v)", err)
+	page, err := os.ReadFile(filepath.Join(dir, "report.html"))
+	for _, want := range []string{"are tied by 3 repeats of each", "<h3>Repeated runs</h3>", "<th>Repeats<th>tok/s of the machine<th>"} {
+		if err != nil || !strings.Contains(string(page), want) {
+			t.Errorf("the page does not say %q (%v)", want, err)
+		}
 	}
 	if records, err := os.ReadFile(filepath.Join(dir, "records", "records.txt")); err != nil || strings.Count(string(records), `"repeat.chat.round[1].slow[`) < 3 {
 		t.Errorf("the run directory does not hold the records of repeats (%v)", err)
@@ -221,6 +233,54 @@ func TestRepeatsUntilStable(t *testing.T) {
 	}
 	t.Run("other_bounds", func(t *testing.T) { otherBounds(t, s) })
 	t.Run("unresolved", func(t *testing.T) { leftUnresolved(t, s) })
+}
+
+// shownByRepeats checks that the line of a repeated row has the middle one of its
+// three samples, and stands above the one of the run that it was chosen by.
+func shownByRepeats(t *testing.T, s *site) {
+	t.Helper()
+	samples := map[string][]float64{}
+	lines, err := os.ReadFile(filepath.Join(runDir(t, s), "benchmark", "repeats.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(lines)) {
+		var x struct {
+			Framework string
+			Row       struct {
+				Metrics []struct {
+					ID    string
+					Value float64
+				}
+			}
+		}
+		if err := json.Unmarshal([]byte(line), &x); err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range x.Row.Metrics {
+			if m.ID == "request_throughput" {
+				samples[x.Framework] = append(samples[x.Framework], m.Value)
+			}
+		}
+	}
+	out := s.must(0, "report", "--format", "csv").out
+	rows, err := csv.NewReader(strings.NewReader(out)).ReadAll()
+	if err != nil || len(rows) != 7 {
+		t.Fatalf("%d lines, %v; want two of each framework:\n%s", len(rows), err, out)
+	}
+	at := func(row []string, name string) string { return row[slices.Index(rows[0], name)] }
+	for i := 1; i < len(rows); i += 2 {
+		decided, run := rows[i], rows[i+1]
+		name := at(decided, "framework")
+		slices.Sort(samples[name])
+		got, err := strconv.ParseFloat(at(decided, "request_throughput"), 64)
+		if err != nil || len(samples[name]) != 3 || got != samples[name][1] || at(decided, "numbers") != "median of repeats" || at(decided, "repeats") != "3" || at(decided, "rank") == "" {
+			t.Errorf("%s of samples %v is shown as %v", name, samples[name], decided)
+		}
+		if at(run, "framework") != name || at(run, "numbers") != "one run" || at(run, "rank") != "" || at(run, "row") != at(decided, "row") {
+			t.Errorf("the run that %s was chosen by is shown as %v", name, run)
+		}
+	}
 }
 
 // idle checks that an apply runs nothing.

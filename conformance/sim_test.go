@@ -2,19 +2,19 @@ package conformance
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 )
 
-// simDefinition describes `sotabuild simserve`. The last name counts: a server
-// without a model takes the path of one as a word.
+// simDefinition describes `sotabuild simserve`, as docs/bench.md does.
 const simDefinition = `definition "sim" {
   help "server" {
     command = ["{program}", "simserve", "--help"]
   }
   server {
-    command    = ["{program}", "simserve", "--served-model-name", "{model}", "--served-model-name", "{served_name}", "--host", "{host}", "--port", "{port}", "{flags}"]
+    command    = ["{program}", "simserve", "--model", "{model}", "--served-model-name", "{served_name}", "--host", "{host}", "--port", "{port}", "{flags}"]
     flag_style = "kebab"
     stop {
       first  = "1s"
@@ -23,6 +23,18 @@ const simDefinition = `definition "sim" {
   }
 }
 `
+
+// TestSimserveIsDocumented: the definition that users are shown is the one that
+// the simulated campaigns run.
+func TestSimserveIsDocumented(t *testing.T) {
+	doc, err := os.ReadFile("../docs/bench.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(doc), "```hcl\n"+simDefinition+"```\n") {
+		t.Errorf("docs/bench.md does not show\n%s", simDefinition)
+	}
+}
 
 // simulated is a server of a simulated campaign: a schedule as flags, and the
 // program that has them; sotabuild itself if that is "".

@@ -72,7 +72,7 @@ scenario "chat" {
 		t.Errorf("the report's JSON: %+v", x)
 	}
 	md := s.must(0, "report", "--format", "md").out
-	for _, want := range []string{"| `chat` | – | none yet: 1 of 2 cells to be measured |", "| not defined: not every cell is measured as the campaign stands now |", "- `one` `baseline`, concurrency 1: stale: waits for help.one.server\n"} {
+	for _, want := range []string{"| `chat` | – | none yet: 1 of 2 cells to be measured |", "| not defined (not every cell is measured as the campaign stands now) |", "- `one` `baseline`, concurrency 1: stale: waits for help.one.server\n"} {
 		if !strings.Contains(md, want) {
 			t.Errorf("the report does not say %q:\n%s", want, md)
 		}

@@ -252,7 +252,7 @@ func TestWrongPrograms(t *testing.T) {
 		mode    os.FileMode
 		code    int
 	}{
-		{wrong{name: "NotExecutable", says: "not an executable file"}, "#!/bin/sh\n", 0o644, 7},
+		{wrong{name: "NotExecutable", says: "chmod +x"}, "#!/bin/sh\n", 0o644, 7},
 		{wrong{name: "Missing", says: "there is no such"}, "", 0, 7},
 		{wrong{name: "Garbage", status: "failed", class: "start_failed", says: "exec format error"}, "this is no program", 0o755, 5},
 		{wrong{name: "OtherArchitecture", status: "failed", class: "start_failed", says: "exec format error"}, string(elf), 0o755, 5},
@@ -347,6 +347,13 @@ func TestOccupiedPort(t *testing.T) {
 	port := foreign.Addr().(*net.TCPAddr).Port
 	s := newSite(t, fake(head(1, "bad")+framework("good", map[string]any{"pace_us": 200}, noSearch)+
 		framework("bad", map[string]any{"mode": "none"}, noSearch, fmt.Sprintf("port = %d", port))))
+	held := fmt.Sprintf("its fixed port %d is held by pid %d ", port, os.Getpid())
+	if r := s.must(0, "plan"); !strings.Contains(r.err, `warning: "bad": `+held) || !strings.Contains(r.err, "write port = 0 (or leave port out)") {
+		t.Errorf("plan does not say who holds the port, and what to write:\n%s", r.err)
+	}
+	if r := s.must(1, "doctor"); !strings.Contains(r.out, "bad      framework bad: "+held) || !strings.Contains(r.out, "write port = 0") {
+		t.Errorf("doctor does not say who holds the port, and what to write:\n%s", r.out)
+	}
 	wrong{status: "failed", class: "port_in_use", says: fmt.Sprint(port)}.check(t, s, s.run("apply"))
 	c, err := net.Dial("tcp", foreign.Addr().String())
 	if err != nil {

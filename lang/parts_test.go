@@ -372,3 +372,24 @@ func TestEnvironmentAndGPUCount(t *testing.T) {
 		t.Error("several processes have no product of flags")
 	}
 }
+
+// TestWordsOfPrecision: words that serving systems have are no warning, in any
+// case of letters; slips are, with the word that is near, if there is one.
+func TestWordsOfPrecision(t *testing.T) {
+	for _, tt := range []struct{ precision, quantization, want string }{
+		{"bf16", "none", ""}, {"FP8", "AWQ", ""}, {"auto", "our-own-method", ""}, {"nvfp4", "modelopt_fp4", ""}, {"bfloat16", "fp4", ""},
+		{"fp33", "none", `"fp33" is no precision with a known name. Did you mean "fp32"?`},
+		{"fp99", "none", `"fp99" is no precision with a known name. Known are "auto", "bf16"`},
+		{"fp16", "gpttq", `"gpttq" is no method of quantization with a known name. Did you mean "gptq"?`},
+	} {
+		var p problems
+		(&draft{Campaign: Campaign{Model: Model{ID: "m", Precision: tt.precision, Quantization: tt.quantization}}}).checkWords(&p)
+		got := ""
+		for _, d := range p.list {
+			got += string(d.Severity) + ": " + d.Detail
+		}
+		if tt.want == "" && got != "" || tt.want != "" && !strings.HasPrefix(got, "warning: "+tt.want) {
+			t.Errorf("%s, %s: %q, want %q", tt.precision, tt.quantization, got, tt.want)
+		}
+	}
+}

@@ -54,6 +54,7 @@ var (
 	cSecret        = code{"secret_value", "Secret value in campaign"}
 	cDefinition    = code{"definition", "Wrong framework definition"}
 	cShadow        = code{"shadows_builtin", "Name of a built-in definition"}
+	cUnfamiliar    = code{"unfamiliar_word", "Word is not a known one"}
 )
 
 // problems collects what a load finds wrong. The zero value works.
@@ -180,6 +181,9 @@ func line(sources []source, r Range) string {
 func rangeOf(r hcl.Range) Range {
 	return Range{File: r.Filename, Line: r.Start.Line, Col: r.Start.Column, EndLine: r.End.Line, EndCol: r.End.Column}
 }
+
+// DidYouMean is a sentence with the nearest of names, or "" if none is near.
+func DidYouMean(given string, names []string) string { return didYouMean(given, names) }
 
 // didYouMean is a sentence with the nearest of names, or "" if none is near.
 func didYouMean(given string, names []string) string {

@@ -1,9 +1,14 @@
 package lang
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // standard are the default scenarios (R065–R067).
@@ -45,6 +50,7 @@ func (d *draft) checkModel(p *problems) {
 	if m.Path != "" && m.Revision != "" {
 		p.add(cExclusive, place("revision"), "A model has either a path or a revision: weights on disk are identified by what they are, weights of a hub by their commit. Remove one of them.")
 	}
+	d.checkWords(p)
 	if m.Tokenizer == "" {
 		m.Tokenizer = m.ID
 		if m.Path != "" {
@@ -59,8 +65,51 @@ func (d *draft) checkModel(p *problems) {
 		if m.Path != "" {
 			why = "There is no config.json with vocab_size in its path"
 		}
+		if _, err := os.Stat(m.Path); m.Path != "" && errors.Is(err, fs.ErrNotExist) {
+			name := m.Path
+			if rel, err := filepath.Rel(d.Dir, name); err == nil {
+				name = rel
+			}
+			p.add(cRead, place("path"), "The model has path = %q, and there is nothing. Write the folder or file of its weights. The vocabulary's size would be read there; to check this file without the weights, write vocab = [0, SIZE].", name)
+			return
+		}
 		p.add(cVocab, m.Range, "Random prompts are drawn from the model's vocabulary, and its size is not known. %s. Write into the model block: vocab = [0, SIZE]", why)
 	}
+}
+
+// Precisions are the number formats of weights that have a name in serving
+// systems. The attribute is free text: new ones come faster than new versions of
+// this language.
+var Precisions = []string{"auto", "bf16", "fp16", "fp32", "fp8", "fp4", "nvfp4", "mxfp4", "mxfp8", "int8", "int4",
+	"bfloat16", "float16", "float32", "half", "float", "fp8_e4m3", "fp8_e5m2", "float8_e4m3fn", "float8_e5m2"}
+
+// quantizations are methods by their names in serving systems, for the same.
+var quantizations = []string{"none", "fp8", "fp4", "nvfp4", "mxfp4", "mxfp8", "int8", "int4", "awq", "gptq", "gguf", "hqq", "aqlm", "bitsandbytes",
+	"compressed-tensors", "modelopt", "modelopt_fp4", "torchao", "quark", "w8a8_int8", "w8a8_fp8", "w4a16", "w4a8", "w8a8", "w8a16", "awq_marlin",
+	"gptq_marlin", "marlin", "fbgemm_fp8", "experts_int8", "moe_wna16", "auto-round", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0"}
+
+// checkWords warns of words of the model block that look like slips: a report
+// repeats them, and they are part of every key. A precision is one of few, and
+// any other is told; a method of quantization only where it is nearly a known one.
+func (d *draft) checkWords(p *problems) {
+	m := &d.Model
+	at := func(attr string) Range { return d.place("model."+m.ID+"."+attr, m.Range) }
+	if m.Precision != "" && !known(m.Precision, Precisions) {
+		hint := didYouMean(m.Precision, Precisions)
+		if hint == "" {
+			hint = "Known are " + oneOf(Precisions[:5]) + ", and others."
+		}
+		p.warn(cUnfamiliar, at("precision"), "%q is no precision with a known name. %s It stands in every report and key as it is written.", m.Precision, hint)
+	}
+	if m.Quantization != "" && !known(m.Quantization, quantizations) {
+		if hint := didYouMean(m.Quantization, quantizations); hint != "" {
+			p.warn(cUnfamiliar, at("quantization"), "%q is no method of quantization with a known name. %s It stands in every report and key as it is written.", m.Quantization, hint)
+		}
+	}
+}
+
+func known(word string, names []string) bool {
+	return slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, word) })
 }
 
 func (d *draft) checkScenarios(p *problems) {

@@ -65,7 +65,7 @@ func TestBenchExitCodes(t *testing.T) {
 		{"bad_values", codeUsage, `--request-rate "much"`, []string{good, "--request-rate", "much"}},
 		{"bad_goodput", codeUsage, "write ttft:MS", []string{good, "--goodput", "speed:3"}},
 		{"bad_url", codeUsage, "write http://HOST:PORT", []string{"ftp://127.0.0.1"}},
-		{"no_url", codeUsage, "accepts 1 arg", nil},
+		{"no_url", codeUsage, "takes the URL of one server", nil},
 	} {
 		got, out, errOut := call(t, append(c.args, "--num-prompts", "5", "--output-len", "4", "--input-len", "8")...)
 		if limited := strings.Contains(out, string(result.ClientLimited)); got != c.code && !limited || !strings.Contains(out+errOut, c.says) && !limited {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"os/signal"
 	"strconv"
@@ -82,7 +83,7 @@ func (b *benchFlags) add(cmd *cobra.Command) {
 	f.StringSliceVar(&b.goodput, "goodput", nil, "limits in ms that a good request keeps: ttft:200,tpot:15,e2el:3000")
 	f.Float64Var(&o.Rules.MinSuccess, "min-success-rate", 1, "share of requests that must succeed")
 	f.Float64Var(&o.Rules.Stop.MaxFailing, "max-failing", 0.5, "end when more than this share of the last 50 failed")
-	f.DurationVar(&b.maxDuration, "max-duration", 0, "end after so long; 0 is never")
+	f.DurationVar(&b.maxDuration, "max-duration", 0, "end after so long, warm-up counted; 0 is never")
 	f.StringSliceVar(&b.headers, "header", nil, "NAME=VALUE of every request; env:VAR takes a variable's value")
 	f.StringVar(&b.keyEnv, "api-key-env", "", "environment variable with the API key")
 	f.StringVar(&b.body, "extra-body", "", "JSON object of further fields")
@@ -99,9 +100,9 @@ func (b *benchFlags) add(cmd *cobra.Command) {
 }
 
 // options checks the flags and makes the options of them.
-func (b *benchFlags) options(url string) (solo.Options, error) {
+func (b *benchFlags) options(server string) (solo.Options, error) {
 	o := b.o
-	o.URL = strings.TrimSuffix(url, "/")
+	o.URL = strings.TrimSuffix(server, "/")
 	var errs []error
 	var ok bool
 	if o.API, ok = backends[b.backend]; !ok {
@@ -226,7 +227,7 @@ func benchCommand(a *app) *cobra.Command {
 		Long: "Sends requests to a serving endpoint and measures what comes back. The URL's scheme\n" +
 			"names the protocol: http, https, h2, h2c, or unix:///PATH.\n" +
 			"Exit code 5 when a request failed, unless --min-success-rate allows it.",
-		Args: cobra.ExactArgs(1),
+		Args: oneURL,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o, err := b.options(args[0])
 			if err != nil {
@@ -256,7 +257,19 @@ func unlessInterrupted(ctx context.Context, c code, err error) error {
 	if ctx.Err() != nil {
 		return fail(codeInterrupted, errors.New("interrupted before there was a result"))
 	}
+	var asking *url.Error
+	if errors.As(err, &asking) {
+		return fail(c, err, "a server has to run there already: start it, or look at scheme, host and port of the URL")
+	}
 	return fail(c, err)
+}
+
+// oneURL wants the URL of a server as the only argument.
+func oneURL(cmd *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return fmt.Errorf("%s takes the URL of one server that runs, and %d were given; write %s http://127.0.0.1:8000, with the server's own host and port", cmd.CommandPath(), len(args), cmd.CommandPath())
+	}
+	return nil
 }
 
 // benchCode is the exit code of a row: a failed request that the rule does not

@@ -248,7 +248,7 @@ func benchAnswersCommand(a *app) *cobra.Command {
 	var out, baseline string
 	var least, score float64
 	cmd := &cobra.Command{
-		Use: "answers URL", Short: "Collect greedy answers to fixed prompts and compare them with a baseline's", Args: cobra.ExactArgs(1),
+		Use: "answers URL", Short: "Collect greedy answers to fixed prompts and compare them with a baseline's", Args: oneURL,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o, err := b.options(args[0])
 			if err != nil {

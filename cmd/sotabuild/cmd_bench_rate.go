@@ -21,7 +21,7 @@ func benchRateCommand(a *app) *cobra.Command {
 	var limits []string
 	rule := rate.Rule{}
 	cmd := &cobra.Command{
-		Use: "rate URL", Short: "Find the highest request rate that keeps an SLA", Args: cobra.ExactArgs(1),
+		Use: "rate URL", Short: "Find the highest request rate that keeps an SLA", Args: oneURL,
 		Long: "Doubles the rate until a limit breaks, then bisects, at most --rounds times. Begin with --request-rate.\n" +
 			"A percentile with too few samples decides nothing: p99 needs 100 prompts. Exit code 6 when no rate keeps the SLA.",
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -51,7 +51,11 @@ func cacheLsCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "ls", Short: "List every record; needs no lock", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			s, err := cache.OpenReader(a.storeDir())
+			dir, err := a.existing()
+			if err != nil {
+				return err
+			}
+			s, err := cache.OpenReader(dir)
 			if err != nil {
 				return err
 			}
@@ -80,7 +84,11 @@ func cacheVerifyCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "verify", Short: "Read everything again and say what is broken; changes nothing, needs no lock", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			rep, err := cache.Verify(a.storeDir())
+			dir, err := a.existing()
+			if err != nil {
+				return err
+			}
+			rep, err := cache.Verify(dir)
 			if err != nil {
 				return err
 			}
@@ -99,7 +107,11 @@ func cacheRepairCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "repair", Short: "Take damaged entries out; what they held runs again", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			rep, err := cache.Repair(a.storeDir(), cache.Options{Command: "sotabuild cache repair"})
+			dir, err := a.existing()
+			if err != nil {
+				return err
+			}
+			rep, err := cache.Repair(dir, cache.Options{Command: "sotabuild cache repair"})
 			if err != nil {
 				return err
 			}
@@ -215,8 +227,11 @@ func (o gcOptions) policy() (gc.Policy, error) {
 
 // gc decides and, unless it is a dry run, takes out.
 func (a *app) gc(ctx context.Context, p gc.Policy, o gcOptions) error {
-	dir, err := filepath.Abs(a.storeDir())
+	dir, err := a.existing()
 	if err != nil {
+		return err
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
 		return err
 	}
 	if o.dryRun {

@@ -26,7 +26,8 @@ func doctorCommand(a *app) *cobra.Command {
 		Use: "doctor", Short: "Look at this host, its executors and the campaign's images; say what helps", Args: cobra.NoArgs,
 		Long: "doctor starts no task and changes nothing; where there is an OCI runtime it runs one\n" +
 			"empty container. It exits with 1 when something that the campaign of this folder asks\n" +
-			"for cannot work, and with 0 otherwise; a folder without a campaign asks for nothing.\n" +
+			"for cannot work, with 7 when the campaign itself is wrong, and with 0 otherwise; a\n" +
+			"folder without a campaign asks for nothing.\n" +
 			"With --gpu it also loads the cards for some seconds, as apply does before the first\n" +
 			"server: what is out of range fails, unless the campaign accepts it.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -145,6 +146,7 @@ func (x examination) checks() []doctor.Check {
 		{Name: "executor", Doc: "which kinds of executors answer", Run: x.executors},
 		{Name: "daemon", Doc: "room where a daemon keeps its images", Run: x.daemons},
 		{Name: "framework", Doc: "where each framework runs, and what it runs there", Run: x.frameworks},
+		{Name: "input", Doc: "the campaign's model and data sets on this host", Run: x.inputs},
 	}, doctor.Host(need)...)
 }
 
@@ -226,6 +228,22 @@ func (x examination) frameworks(ctx context.Context) []doctor.Row {
 	return rows
 }
 
+// inputs looks for what the campaign names beside programs and images.
+func (x examination) inputs(context.Context) []doctor.Row {
+	if x.campaign == nil {
+		return nil
+	}
+	var rows []doctor.Row
+	for _, in := range prepare.Inputs(x.campaign) {
+		r := doctor.Row{Name: in.Attr, State: doctor.OK, Text: in.Path}
+		if _, err := os.Stat(in.Path); err != nil {
+			r.State, r.Text, r.Help = doctor.Bad, err.Error(), "put it there, or write the path of what is meant as "+in.Attr
+		}
+		rows = append(rows, r)
+	}
+	return rows
+}
+
 func (x examination) framework(ctx context.Context, fw lang.Framework) doctor.Row {
 	if len(fw.URL) > 0 {
 		return doctor.Row{Name: fw.Label, State: doctor.OK, Text: "runs already, at " + fw.URL[0]}
@@ -233,17 +251,27 @@ func (x examination) framework(ctx context.Context, fw lang.Framework) doctor.Ro
 	e := prepare.ExecutorOf(x.campaign, fw)
 	name, note, err := x.places.Choose(ctx, e, fw)
 	if err != nil {
-		return doctor.Row{Name: fw.Label, State: doctor.Bad, Text: err.Error(), Help: "sotabuild schema, block executor"}
+		return doctor.Row{Name: fw.Label, State: doctor.Bad, Text: err.Error(), Help: "look at image, program and executor of its block; `sotabuild schema` has every attribute"}
 	}
 	e.Type = name
 	i := slices.IndexFunc(kind.Kinds, func(k kind.Kind) bool { return k.Name == name })
 	if !kind.Kinds[i].Images {
+		holder, unseen := "", error(nil)
+		if name == "local" && fw.Port != 0 {
+			holder, unseen = prepare.PortHolder(fw.Port)
+		}
 		r := doctor.Row{Name: fw.Label, State: doctor.OK, Text: name + ": " + fw.Program}
-		if info, err := os.Stat(fw.Program); err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
-			r.State, r.Help = doctor.Bad, "write program = \"…\" with the path of its server"
+		info, err := os.Stat(fw.Program)
+		switch {
+		case err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 == 0:
+			r.State, r.Help = doctor.Bad, "write program = \"…\" with the path of its server, and have it executable (chmod +x)"
 			r.Text += " is missing or cannot be executed"
-		} else if note != "" {
-			r.State, r.Text, r.Help = doctor.Warning, note, "sotabuild doctor names what answers"
+		case unseen != nil:
+			r.State, r.Text, r.Help = doctor.Unknown, fmt.Sprintf("whether its fixed port %d is free: %v", fw.Port, unseen), "write port = 0 (or leave port out) for a free one"
+		case holder != "":
+			r.State, r.Text, r.Help = doctor.Bad, fmt.Sprintf("its fixed port %d is held by %s", fw.Port, holder), "end that process, or write port = 0 (or leave port out) for a free one"
+		case note != "":
+			r.State, r.Text, r.Help = doctor.Warning, note, "start a Docker daemon or install runc, or write executor \"local\" {} into its block to have it so"
 		}
 		return r
 	}

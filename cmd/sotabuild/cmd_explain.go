@@ -24,6 +24,9 @@ func explainCommand(a *app) *cobra.Command {
 			if len(args) == 2 {
 				return a.compareRecords(args[0], args[1])
 			}
+			if err := a.named(); err != nil {
+				return err
+			}
 			s, err := a.view(cmd.Context())
 			if err != nil {
 				return err
@@ -57,7 +60,11 @@ func (s *session) explain(addr string) (plan.Explanation, error) {
 
 // compareRecords prints what differs between two records. It needs no campaign.
 func (a *app) compareRecords(x, y string) error {
-	store, err := cache.OpenReader(a.storeDir())
+	dir, err := a.existing()
+	if err != nil {
+		return err
+	}
+	store, err := cache.OpenReader(dir)
 	if err != nil {
 		return err
 	}

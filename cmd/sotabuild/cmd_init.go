@@ -75,6 +75,16 @@ func (a *app) init(ctx context.Context, o initOptions) error {
 // infer collects what flags and host say.
 func (a *app) infer(ctx context.Context, o initOptions) (draft.Facts, error) {
 	f := draft.Facts{Target: o.target, Programs: draft.FindPrograms(os.Getenv("PATH"))}
+	own, err := filepath.Glob(filepath.Join(a.dir, "*.framework.hcl"))
+	if err != nil {
+		return f, err
+	}
+	for i := range own {
+		own[i] = strings.TrimSuffix(filepath.Base(own[i]), ".framework.hcl")
+	}
+	if err := errors.Join(draft.CheckTarget(o.target, own), draft.CheckPrecision(o.precision)); err != nil {
+		return f, err
+	}
 	if err := setModel(&f, o.model); err != nil {
 		return f, err
 	}
@@ -154,6 +164,9 @@ func answerTo(f *draft.Facts, o *initOptions, flag, v string) error {
 		}
 		f.GPUs, f.CPU = g, cpu
 	case "precision":
+		if err := draft.CheckPrecision(v); err != nil {
+			return err
+		}
 		o.precision = v
 		override(&f.Model, *o)
 	case "quantization":

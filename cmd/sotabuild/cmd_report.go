@@ -17,6 +17,9 @@ func reportCommand(a *app) *cobra.Command {
 		Short: "Write the run directory again from what is recorded, or print one form of the report",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := a.named(); err != nil {
+				return err
+			}
 			s, err := a.view(cmd.Context())
 			if err != nil {
 				return err

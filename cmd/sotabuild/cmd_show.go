@@ -22,6 +22,9 @@ func showCommand(a *app) *cobra.Command {
 		Short: "Show the results so far, or one node's outputs",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := a.named(); err != nil {
+				return err
+			}
 			s, err := a.view(cmd.Context())
 			if err != nil {
 				return err
@@ -112,17 +115,10 @@ func (a *app) printRecord(r cache.Reader, rec *cache.Record) error {
 		fmt.Fprintf(a.out, "%s\n", b)
 		return nil
 	}
-	for _, o := range rec.Outputs {
-		b, err := r.Bytes(o.Digest)
-		if err != nil {
-			return err
-		}
-		if len(rec.Outputs) > 1 {
-			fmt.Fprintf(a.out, "--- %s, %d bytes, %s\n", o.Name, o.Size, o.Digest)
-		}
-		if _, err := a.out.Write(b); err != nil {
-			return err
-		}
+	text, err := show.Node(r, rec)
+	if err != nil {
+		return err
 	}
-	return nil
+	_, err = a.out.Write(text)
+	return err
 }

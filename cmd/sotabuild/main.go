@@ -95,7 +95,7 @@ func (a *app) run(ctx context.Context, args []string) code {
 	if err == nil && out.err != nil {
 		err = fmt.Errorf("writing the output: %w", out.err)
 	}
-	return complain(a.err, err)
+	return complain(a.err, a.aboutStore(err))
 }
 
 // output remembers that something could not be written: most writers of lines

@@ -124,13 +124,6 @@ func (a *app) diagnose(diags lang.Diagnostics) error {
 	return nil
 }
 
-func (a *app) storeDir() string {
-	if a.store != "" {
-		return a.store
-	}
-	return filepath.Join(a.dir, ".sotabuild")
-}
-
 // session is an opened campaign: what explain, show and apply share.
 type session struct {
 	*prepare.Prepared

@@ -63,7 +63,8 @@ func (g *Graph) Lookup(addr string) (graph.NodeID, bool) {
 }
 
 // Select finds the action of an address, or all actions of a block, ascending.
-// A name that is neither is a Problem that names the nearest one.
+// A name that is neither is a Problem that names the nearest one, or the first
+// address that begins nearly like it.
 func (g *Graph) Select(name string) ([]graph.NodeID, *Problem) {
 	if id, ok := g.Lookup(name); ok {
 		return []graph.NodeID{id}, nil
@@ -72,10 +73,15 @@ func (g *Graph) Select(name string) ([]graph.NodeID, *Problem) {
 		return slices.Clone(ids), nil
 	}
 	all := g.blockNames()
+	var heads []string
 	for i := range g.Actions {
-		all = append(all, g.Actions[i].Addr)
+		all, heads = append(all, g.Actions[i].Addr), append(heads, head(g.Actions[i].Addr))
 	}
-	return nil, &Problem{name, "is neither a node's address nor a block" + didYouMean(name, all)}
+	hint := didYouMean(name, all)
+	if i := nearest(name, heads); hint == "" && i >= 0 {
+		hint = " (did you mean " + g.Actions[i].Addr + "?)"
+	}
+	return nil, &Problem{name, "is neither a node's address nor a block" + hint}
 }
 
 // Dependants is what has an edge, of data or order, from a node: each once,

@@ -103,42 +103,39 @@ func Named(table []Kind, name string) (Kind, bool) {
 // Auto chooses a kind for a framework: the first of table that runs images and
 // answers, and where the image is or can be pulled, if it has an image; else
 // local, if it has a program. note is what must be said aloud: the framework has
-// an image, and it is not run in it. An error says what to do.
+// an image, and it is not run in it. An image that is a file and is missing, or
+// cannot be read by what answers, is an error also where there is a program. An
+// error says what to do.
 func Auto(ctx context.Context, table []Kind, s Setup, ref, program string) (name, note string, err error) {
 	if ref == "" {
 		return "local", "", nil
 	}
-	if path, ok := filePath(ref); ok && program != "" {
-		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-			return "local", fmt.Sprintf("a program of this host is run, because its image %s is not there", ref), nil
-		}
+	path, file := filePath(ref)
+	if _, err := os.Stat(path); file && errors.Is(err, fs.ErrNotExist) {
+		return "", "", fmt.Errorf("its image %s is not there; write the path of an archive or layout that is, make that one first, or leave image out to run a program of this host", ref)
 	}
 	var why []string
+	unread := false
 	for _, k := range table {
 		if !k.Images {
 			continue
 		}
-		if err := usable(ctx, k, s, ref); err != nil {
-			why = append(why, k.Name+": "+err.Error())
-			continue
+		_, err := k.Answers(ctx, s)
+		if err == nil {
+			if _, err = k.Open(ctx, s, ref); err == nil || errors.Is(err, ErrAbsent) {
+				return k.Name, "", nil
+			}
+			unread = true
 		}
-		return k.Name, "", nil
+		why = append(why, k.Name+": "+err.Error())
+	}
+	if file && unread {
+		return "", "", fmt.Errorf("its image %s cannot be read (%s); make it again, or leave image out to run a program of this host", ref, strings.Join(why, "; "))
 	}
 	if program == "" {
 		return "", "", fmt.Errorf("it has an image, and nothing here can run it (%s); start a Docker daemon, install runc, or give the framework a program for this host", strings.Join(why, "; "))
 	}
 	return "local", fmt.Sprintf("a program of this host is run, outside its image %s, because nothing answers that could run it (%s)", ref, strings.Join(why, "; ")), nil
-}
-
-// usable says why a kind cannot run an image.
-func usable(ctx context.Context, k Kind, s Setup, ref string) error {
-	if _, err := k.Answers(ctx, s); err != nil {
-		return err
-	}
-	if _, err := k.Open(ctx, s, ref); err != nil && !errors.Is(err, ErrAbsent) {
-		return err
-	}
-	return nil
 }
 
 // filePath is the path of an image that is a file or folder; false for one with

@@ -49,8 +49,10 @@ func TestAuto(t *testing.T) {
 		"Neither":         {table(away, away, nil), "v:1", "/p", "local", []string{"v:1", "docker: no daemon answers", "oci: "}, nil},
 		"NeitherNoImage":  {table(away, away, nil), "v:1", "", "", nil, []string{"docker: no daemon answers", "give the framework a program"}},
 		"FileIsThere":     {table(nil, nil, nil), "docker-archive:" + archive, "/p", "docker", nil, nil},
-		"FileIsNotThere":  {table(nil, nil, nil), "docker-archive:" + archive + "x", "/p", "local", []string{archive + "x is not there"}, nil},
-		"FileAndNothing":  {table(nil, away, map[string]error{"docker": broken}), "docker-archive:" + archive + "x", "", "", nil, []string{"the image is damaged"}},
+		"FileIsNotThere":  {table(nil, nil, nil), "docker-archive:" + archive + "x", "/p", "", nil, []string{archive + "x is not there; write the path"}},
+		"LayoutIsNot":     {table(away, away, nil), "oci:" + archive + "x", "/p", "", nil, []string{archive + "x is not there"}},
+		"FileIsDamaged":   {table(nil, away, map[string]error{"docker": broken}), "docker-archive:" + archive, "/p", "", nil, []string{"docker: the image is damaged", "make it again"}},
+		"DamagedForOne":   {table(nil, nil, map[string]error{"docker": broken}), "docker-archive:" + archive, "/p", "oci", nil, nil},
 		"ProgramAndImage": {table(away, away, nil), "docker-archive:" + archive, "/p", "local", []string{"no daemon answers"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

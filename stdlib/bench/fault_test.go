@@ -190,7 +190,7 @@ func TestCellEndsAtItsDeadline(t *testing.T) {
 		began := time.Now()
 		rep := measure(t, simserve.Config{Model: "sim", Prefill: 10 * ms, Step: 10 * ms}, s)
 		if r := rep.Row; r.Status != result.Timeout || r.Class != executors.ClassTimeout || r.Requests.OK != 3 ||
-			!strings.Contains(r.Reason, "4 of 10 requests sent, 3 succeeded") || len(rep.Requests) != 4 {
+			!strings.Contains(r.Reason, "deadline of 300ms, its warm-up counted: 4 of 10 requests sent, 3 succeeded") || len(rep.Requests) != 4 {
 			t.Errorf("row is %s", describe(r))
 		}
 		if d := time.Since(began); d != 300*ms {

@@ -118,5 +118,5 @@ func (w *watch) report(ctx context.Context, see func(Progress)) {
 
 // deadline is the cause that ends a cell that takes too long.
 func deadline(total time.Duration, class result.Class) error {
-	return early{wire.Fail(class, "the cell passed its deadline of %v", total)}
+	return early{wire.Fail(class, "the cell passed its deadline of %v, its warm-up counted", total)}
 }

@@ -13,7 +13,6 @@
 package campaign
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,7 +22,6 @@ import (
 	"github.com/sotabuild/sotabuild/engine/key"
 	"github.com/sotabuild/sotabuild/lang"
 	"github.com/sotabuild/sotabuild/stdlib/dataset"
-	"github.com/sotabuild/sotabuild/stdlib/help"
 	"github.com/sotabuild/sotabuild/stdlib/result"
 	"github.com/sotabuild/sotabuild/stdlib/search"
 	"github.com/sotabuild/sotabuild/stdlib/weights"
@@ -88,8 +86,8 @@ type Declared struct {
 	// Selects and Winners are addresses by framework label and cell group.
 	Selects []Select
 	Winners []Winner
-	// Skipped candidates' reasons, for warnings in the plan.
-	Warnings []string
+	// Warnings are of skipped candidates, those of one cause as one.
+	Warnings lang.Diagnostics
 }
 
 // Cell is one candidate in one scenario at one concurrency.
@@ -128,12 +126,14 @@ func Declare(c *lang.Campaign, f Facts) Declared {
 	}
 	skips := map[string]string{}
 	for _, l := range lives {
+		var skipped []skip
 		for _, cand := range l.candidates {
 			addr := address("check", l.fw.Label, cand.Name)
 			given := Given(l.fw, cand.Flags)
-			if skip := skipReason(c, f, l.fw, cand, given); skip != "" {
-				skips[address("bench", l.fw.Label, cand.Name)] = skip
-				d.Warnings = append(d.Warnings, fmt.Sprintf("%s is skipped: %s", address("bench", l.fw.Label, cand.Name), skip))
+			if s := skipReason(c, f, l.fw, cand, given); s.reason != "" {
+				s.addr = address("bench", l.fw.Label, cand.Name)
+				skips[s.addr] = s.reason
+				skipped = append(skipped, s)
 				continue
 			}
 			d.Decls = append(d.Decls, compile.Decl{
@@ -146,6 +146,7 @@ func Declare(c *lang.Campaign, f Facts) Declared {
 				checks = append(checks, addr)
 			}
 		}
+		d.Warnings = append(d.Warnings, skipWarnings(l.fw, skipped, len(l.candidates))...)
 	}
 	for _, s := range c.Load.Scenarios {
 		for _, n := range c.Load.Of(s).Concurrency {
@@ -215,37 +216,6 @@ func Asks(c *lang.Campaign, f Facts, fw lang.Framework) []compile.Decl {
 
 // VersionAddr is the address of a version node.
 func VersionAddr(fw lang.Framework) string { return "version." + fw.Label }
-
-// skipReason says why a candidate cannot run: it uses another number of GPUs
-// than the campaign's (R055), or this program's own help does not have what it
-// is given (R058). Only searched flags can make a candidate skipped; an unknown
-// name in the base flags is an error (CheckBase).
-func skipReason(c *lang.Campaign, f Facts, fw lang.Framework, cand search.Candidate, given []help.Given) string {
-	if n, ok := fw.GPUCount(cand.Flags); ok && c.GPUs != nil && n != len(c.GPUs.IDs) {
-		return fmt.Sprintf("%s: it uses %s, and every framework of the campaign uses %d", result.BadFlagValue, result.Count(n, "GPU"), len(c.GPUs.IDs))
-	}
-	text, ok := f.Helps[fw.Label]
-	if !ok {
-		return ""
-	}
-	searched := map[string]bool{}
-	for _, a := range fw.Search.Space {
-		searched[FlagName(fw.Definition, a.Name)] = true
-	}
-	for _, fi := range help.Check(help.Parse(text), given) {
-		if searched[fi.Flag] {
-			return string(fi.Class) + ": " + fi.Reason + hint(fi.Hint)
-		}
-	}
-	return ""
-}
-
-func hint(h string) string {
-	if h == "" {
-		return ""
-	}
-	return " (" + h + ")"
-}
 
 // streamName sets the cells of one scenario apart, so that no two of them
 // share a prompt in one server life.

@@ -269,6 +269,37 @@ func TestUnknownFlags(t *testing.T) {
 	build(t, d, f) // nothing may depend on what is never run
 }
 
+// TestSkippedCandidatesAreOneWarning: one for each cause, at the flag in the
+// search space, with the near name; where no searched candidate is left, that is said.
+func TestSkippedCandidatesAreOneWarning(t *testing.T) {
+	for _, tt := range []struct {
+		space string
+		want  []string // words of each warning
+		left  bool     // whether a searched candidate is left
+	}{
+		{"{ max_num_sex = [2, 3, 4] }", []string{`"max_num_sex=2"] and 2 further candidates of that search are skipped: unknown_flag: `}, false},
+		{"{ max_num_seqs = [2, \"x\", \"y\"] }", []string{`"max_num_seqs=x"] is skipped: bad_flag_value`, `"max_num_seqs=y"] is skipped`}, true},
+	} {
+		c := sample.Load(t, strings.NewReplacer("{ max_num_seqs = [2] }", tt.space, "max_candidates = 2", "max_candidates = 4").Replace(sample.Text))
+		d := Declare(c, facts(c))
+		if len(d.Warnings) != len(tt.want) {
+			t.Fatalf("%s: %+v, want %d warnings", tt.space, d.Warnings, len(tt.want))
+		}
+		for i, w := range d.Warnings {
+			line := strings.Split(string(c.Files[0].Bytes), "\n")[max(1, w.Range.Line)-1]
+			if w.Severity != lang.Warning || !strings.Contains(w.Detail, tt.want[i]) || !strings.Contains(line, tt.space) {
+				t.Errorf("%s: %+v at %q, want %q", tt.space, w, line, tt.want[i])
+			}
+			if strings.Contains(w.Detail, "but its baseline is measured") == tt.left {
+				t.Errorf("%s: %s", tt.space, w.Detail)
+			}
+			if !tt.left && !strings.Contains(w.Detail, "did you mean --max-num-seqs?") {
+				t.Errorf("%s: no near name in %s", tt.space, w.Detail)
+			}
+		}
+	}
+}
+
 func TestEverySpecIsKeyed(t *testing.T) {
 	for _, spec := range []any{AskSpec{}, BenchSpec{}, CheckSpec{Flags: map[string]passed{"": {}}}, SelectSpec{}, WinnersSpec{}} {
 		var b key.Builder

@@ -40,11 +40,11 @@ var (
 		Task: benchTask, Collect: collectBench, Policy: policy, Accept: accepted,
 	}
 	selectKind = &compile.Kind{
-		Name: "select", Version: 1, Purity: compile.Pure, Outputs: []string{"selection"}, KeepsFailures: true,
+		Name: "select", Version: 2, Purity: compile.Pure, Outputs: []string{"selection"}, KeepsFailures: true,
 		Func: selectBest, Policy: policy,
 	}
 	winnersKind = &compile.Kind{
-		Name: "winners", Version: 2, Purity: compile.Pure, Outputs: []string{"ranking"}, KeepsFailures: true,
+		Name: "winners", Version: 3, Purity: compile.Pure, Outputs: []string{"ranking"}, KeepsFailures: true,
 		Func: rank, Policy: policy,
 	}
 )

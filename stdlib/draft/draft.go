@@ -18,6 +18,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/sotabuild/sotabuild/lang"
 )
 
 // Model is what is known of the model.
@@ -160,6 +162,36 @@ func name(base string) string {
 var programs = []struct{ name, framework string }{
 	{"vllm", "vllm"}, {"sglang", "sglang"}, {"trtllm-serve", "tensorrt_llm"},
 	{"tokenspeed", "tokenspeed"}, {"llama-server", "llamacpp"}, {"tinyserve", "tinyserve"},
+}
+
+// CheckTarget says what to write where a target is neither a definition that is
+// built in nor one of own, the campaign's own by name. "" is left to the draft.
+func CheckTarget(target string, own []string) error {
+	var names []string
+	for _, p := range programs {
+		names = append(names, p.framework)
+	}
+	names = append(names, own...)
+	if target == "" || slices.Contains(names, target) {
+		return nil
+	}
+	return fmt.Errorf("target %q is no framework that is known here: write %s%s", target, strings.Join(names, ", "), question(target, names))
+}
+
+// CheckPrecision says what to write where a precision has no known name; "" is
+// left to Missing.
+func CheckPrecision(p string) error {
+	if p == "" || slices.ContainsFunc(lang.Precisions, func(n string) bool { return strings.EqualFold(n, p) }) {
+		return nil
+	}
+	return fmt.Errorf("precision %q has no known name: write bf16, fp16, fp32, fp8 or another of %s%s", p, strings.Join(lang.Precisions, ", "), question(p, lang.Precisions))
+}
+
+func question(given string, names []string) string {
+	if hint := lang.DidYouMean(given, names); hint != "" {
+		return ". " + hint
+	}
+	return ""
 }
 
 // FindPrograms looks for serving programs in the folders of path, the value of

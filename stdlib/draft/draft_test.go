@@ -2,6 +2,7 @@ package draft
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -98,6 +99,35 @@ func TestParseGPUs(t *testing.T) {
 	for _, bad := range []string{"", "H200", ":0", "H200:", "H200:0,0", "H200:0,"} {
 		if _, _, err := ParseGPUs(bad); err == nil {
 			t.Errorf("ParseGPUs(%q) is no error", bad)
+		}
+	}
+}
+
+// What is not known is an error that says what to write, and the near word.
+func TestTargetsAndPrecisionsAreKnown(t *testing.T) {
+	for target, want := range map[string]string{"": "", "sglang": "", "mine": "", "tinyserv": `Did you mean "tinyserve"?`, "nothing-like-it": "llamacpp, tinyserve, mine"} {
+		if err := CheckTarget(target, []string{"mine"}); (err == nil) != (want == "") || err != nil && !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("target %q: %v, want %q", target, err, want)
+		}
+	}
+	for p, want := range map[string]string{"": "", "bf16": "", "FP8": "", "fp33": `Did you mean "fp32"?`, "fp99": "write bf16, fp16, fp32, fp8"} {
+		if err := CheckPrecision(p); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("precision %q: %v, want %q", p, err, want)
+		}
+	}
+}
+
+// TestEveryDefinitionIsATarget: a definition that ships can be chosen, but for
+// the one that only describes servers that run already.
+func TestEveryDefinitionIsATarget(t *testing.T) {
+	files, err := fs.Glob(frameworks.FS, "*.hcl")
+	if err != nil || len(files) < 6 {
+		t.Fatalf("%d definitions, %v", len(files), err)
+	}
+	for _, f := range files {
+		name := strings.TrimSuffix(f, ".hcl")
+		if err := CheckTarget(name, nil); (err == nil) == (name == "openai") {
+			t.Errorf("target %q: %v", name, err)
 		}
 	}
 }

@@ -29,6 +29,10 @@ func (v View) parts(b *strings.Builder, s Scenario) {
 	if t.Rows == nil {
 		return
 	}
-	b.WriteString("By adapter and by turn:\n\n")
+	of := ""
+	if v.repeated() {
+		of = ", of the run that a candidate was chosen by"
+	}
+	b.WriteString("By adapter and by turn" + of + ":\n\n")
 	t.Write(b)
 }

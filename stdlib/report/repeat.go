@@ -34,7 +34,10 @@ type Repeated struct {
 	Said      winners.Repeated `json:"said"`
 	Rejected  []string         `json:"rejected,omitempty"` // repeats that are no samples, with why
 	Failing   []string         `json:"failing,omitempty"`  // samples that do not keep the SLA, with why
-	Repeats   []Repeat         `json:"repeats"`
+	// Medians are over the samples of each metric those that have it, which N
+	// counts; nil before the repeats are over.
+	Medians []result.Metric `json:"medians,omitempty"`
+	Repeats []Repeat        `json:"repeats"`
 }
 
 // failing reports whether the side is out because most of its samples do not
@@ -63,7 +66,8 @@ func (r *Repeats) said() map[key.Digest]winners.Repeated {
 }
 
 // Settled is the scenario with the verdicts of its repeats in the ranking, once
-// they are final, and without a winner while cells are open.
+// they are final, and their medians; without a winner while cells are open, and
+// without a gap where nobody was beaten.
 func (s Scenario) Settled(target string) Scenario {
 	if s.Open != nil {
 		s.Ranking, s.Ahead = s.undecided()
@@ -77,6 +81,23 @@ func (s Scenario) Settled(target string) Scenario {
 		}
 		return false
 	})
+	if s.Repeats != nil && s.Repeats.Over {
+		r := *s.Repeats
+		r.Sides = slices.Clone(r.Sides)
+		for i := range r.Sides {
+			r.Sides[i].Medians = r.Sides[i].medians()
+		}
+		s.Repeats = &r
+	}
+	if g := s.Ranking.Gap; g.Share != nil && s.alone() {
+		s.Ranking.Gap = winners.Gap{None: "no other framework has a result"}
+		s.Ranking.Cells = slices.Clone(s.Ranking.Cells)
+		for i := range s.Ranking.Cells {
+			if c := &s.Ranking.Cells[i]; c.Share != nil {
+				c.Gap = s.Ranking.Gap
+			}
+		}
+	}
 	return s
 }
 
@@ -98,11 +119,17 @@ func (s Scenario) word(d key.Digest) string {
 	if x := s.place(d).Repeated; x != nil && (x.Verdict == winners.Unresolved || len(s.Ranking.Unresolved) > 0) {
 		return " (unresolved)"
 	}
-	if len(s.Ranking.Best) > 1 {
+	switch {
+	case s.alone():
+		return " (the only one with a result)"
+	case s.tied():
 		return " (tied)"
 	}
 	return ""
 }
+
+// tied reports whether several share the first place.
+func (s Scenario) tied() bool { return len(s.names(s.Ranking.Best)) > 1 }
 
 // leading are the rows that the winner column names.
 func (s Scenario) leading() []key.Digest {
@@ -117,15 +144,28 @@ func (s Scenario) gap(target string) string {
 	for _, d := range s.leading() {
 		x := s.place(d).Repeated
 		for _, c := range s.with(d) {
-			if c.Framework == target && x != nil && (x.Verdict == winners.Tied || x.Verdict == winners.Unresolved) {
-				return fmt.Sprintf("%s (%s)", x.Verdict, interval(*x))
-			}
-			if c.Framework == target && s.Ranking.Best == nil {
+			switch {
+			case c.Framework != target:
+			case x != nil && x.Verdict == winners.Unresolved:
+				return fmt.Sprintf("unresolved (%s)", interval(*x))
+			case s.Ranking.Best == nil:
 				return "unresolved: no other is shown to be ahead of the target, nor it of all others"
+			case x != nil && x.Verdict == winners.Tied:
+				return fmt.Sprintf("%s (tied: %s)", gap(s.Ranking.Gap), interval(*x))
+			case s.tied() && s.Ranking.Share != nil:
+				return gap(s.Ranking.Gap) + " (tied)"
 			}
 		}
 	}
 	return gap(s.Ranking.Gap)
+}
+
+// gapIn is the target's gap in a cell, the winner's one as its scenario has it.
+func (s Scenario) gapIn(n int, target string) string {
+	if s.Ranking.Cell != nil && *s.Ranking.Cell == n {
+		return s.gap(target)
+	}
+	return gap(s.Ranking.Cells[n].Gap)
 }
 
 // interval is a ratio with its bounds on paper.
@@ -175,23 +215,23 @@ func (s Scenario) evidence() string {
 
 // repeats shows what the repeated runs say, with every sample.
 func (v View) repeats(b *strings.Builder) {
-	t := markdown.Table{First: 3, Head: []string{"Scenario", "Framework", "Candidate", "Verdict", "Against", "Ratio", "Interval", "Samples", "Req/s of each", "Not counted, not kept"}}
+	t := markdown.Table{First: 3, Head: append([]string{"Scenario"}, RepeatsHead...)}
 	var notes []string
 	for _, s := range v.Scenarios {
 		if s.Repeats == nil {
 			continue
 		}
 		for _, x := range s.Repeats.Sides {
-			t.Rows = append(t.Rows, append([]string{markdown.Code(s.Name), markdown.Code(x.Framework), markdown.Code(x.Candidate)}, x.cells(s)...))
+			line := x.Line(s)
+			for i, text := range line {
+				line[i] = markdown.Text(text)
+				if i < 2 || i == 3 && text != missing { // who it is, and against whom
+					line[i] = markdown.Code(text)
+				}
+			}
+			t.Rows = append(t.Rows, append([]string{markdown.Code(s.Name)}, line...))
 		}
-		note := s.Repeats.Why
-		if !s.Repeats.Over && len(s.Repeats.Sides) > 0 {
-			note = "the repeats are not over, so the winner is by one run of each"
-		}
-		if len(s.Repeats.Beyond) > 0 {
-			note += fmt.Sprintf("; more than %.4g %% behind by one run, so not repeated: %s", 1000*s.Repeats.Threshold, strings.Join(s.Repeats.Beyond, ", "))
-		}
-		notes = append(notes, fmt.Sprintf("Scenario %s: %s.\n\n", markdown.Code(s.Name), markdown.Text(note)))
+		notes = append(notes, fmt.Sprintf("Scenario %s: %s.\n\n", markdown.Code(s.Name), markdown.Text(s.Repeats.Note())))
 	}
 	if notes == nil {
 		return
@@ -202,20 +242,38 @@ func (v View) repeats(b *strings.Builder) {
 	}
 	b.WriteString(strings.Join(notes, ""))
 	if t.Rows != nil {
-		b.WriteString("Each repeat is a server life of its own, in turns with the others' (A B B A), with the prompts of the winner's cell. The run that a candidate was chosen by is no sample. " +
-			"The ratio is of request throughputs, the median of all pairs of samples. First, tied and unresolved share a rank.\n\n")
+		b.WriteString(AboutRepeats + "\n\n")
 	}
 }
 
-// cells are the columns behind the names.
-func (x Repeated) cells(s Scenario) []string {
+// AboutRepeats explains the table of repeats.
+const AboutRepeats = "Each repeat is a server life of its own, in turns with the others' (A B B A), with the prompts of the winner's cell. The run that a candidate was chosen by is no sample. " +
+	"The ratio is of request throughputs, the median of all pairs of samples. First, tied and unresolved share a rank."
+
+// Note is where the repeats stand, in words.
+func (r *Repeats) Note() string {
+	note := r.Why
+	if !r.Over && len(r.Sides) > 0 {
+		note = "the repeats are not over, so the winner is by one run of each"
+	}
+	if len(r.Beyond) > 0 {
+		note += fmt.Sprintf("; more than %.4g %% behind by one run, so not repeated: %s", 1000*r.Threshold, strings.Join(r.Beyond, ", "))
+	}
+	return note
+}
+
+// RepeatsHead are the headings of the columns that Line gives.
+var RepeatsHead = []string{"Framework", "Candidate", "Verdict", "Against", "Ratio", "Interval", "Samples", "Req/s of each", "Not counted, not kept"}
+
+// Line is a side's line in a table of the scenario's repeats, as plain text.
+func (x Repeated) Line(s Scenario) []string {
 	ratio, bounds, against := missing, missing, missing
 	if x.Said.Ratio != 0 {
 		ratio, bounds = fmt.Sprintf("%.4f", x.Said.Ratio), fmt.Sprintf("%.4f to %.4f", x.Said.Low, x.Said.High)
 	}
 	for _, y := range s.Repeats.Sides {
 		if y.Row == x.Said.Against {
-			against = markdown.Code(y.Framework)
+			against = y.Framework
 		}
 	}
 	var values, not []string
@@ -232,7 +290,7 @@ func (x Repeated) cells(s Scenario) []string {
 	if verdict == "" {
 		verdict = "not over"
 	}
-	return []string{verdict, against, ratio, bounds, strconv.Itoa(x.Said.Samples), strings.Join(values, ", "), markdown.Text(strings.Join(not, "; "))}
+	return []string{x.Framework, x.Candidate, verdict, against, ratio, bounds, strconv.Itoa(x.Said.Samples), strings.Join(values, ", "), strings.Join(not, "; ")}
 }
 
 // RepeatRows is one line a repeat, as JSON; nil without any. Metrics of rows

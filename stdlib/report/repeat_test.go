@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/sotabuild/sotabuild/engine/key"
+	"github.com/sotabuild/sotabuild/stdlib/result"
 	"github.com/sotabuild/sotabuild/stdlib/winners"
 )
 
@@ -41,6 +42,36 @@ func TestGapUnresolved(t *testing.T) {
 	for target, want := range map[string]string{"a": "unresolved: no other is shown", "b": "unresolved (ratio 1.0000"} {
 		if got := s.gap(target); !strings.HasPrefix(got, want) {
 			t.Errorf("gap of %s: %q, want %q", target, got, want)
+		}
+	}
+}
+
+// TestGapOfTied: a target that is tied is said to be tied, whoever of the two the
+// other one is compared with; a target that is first alone has a gap of zero.
+func TestGapOfTied(t *testing.T) {
+	a, b := key.Sum([]byte("a")), key.Sum([]byte("b"))
+	row := &result.Row{Status: result.OK}
+	for _, tc := range []struct {
+		share  float64
+		target string
+		best   []key.Digest
+		second winners.Repeated
+		want   string
+	}{
+		{0, "a", []key.Digest{a, b}, winners.Repeated{Verdict: winners.Tied, Ratio: 0.997, Low: 0.99, High: 1.004}, "0.0 % (tied)"},
+		{0.003, "b", []key.Digest{a, b}, winners.Repeated{Verdict: winners.Tied, Ratio: 0.997, Low: 0.99, High: 1.004}, "0.3 % (tied: ratio 0.9970, 0.9900 to 1.0040)"},
+		{0, "a", []key.Digest{a}, winners.Repeated{Verdict: winners.Behind, Ratio: 0.6}, "0.0 %"},
+		{0.4, "b", []key.Digest{a}, winners.Repeated{Verdict: winners.Behind, Ratio: 0.6}, "40.0 %"},
+	} {
+		n := 0
+		s := Scenario{Cells: []Cell{{Framework: "a", Digest: a, Row: row}, {Framework: "b", Digest: b, Row: row}}, Ranking: winners.Ranking{Best: tc.best, Cell: &n, Gap: winners.Gap{Share: &tc.share}}}
+		s.Ranking.Cells = []winners.Contest{{Gap: s.Ranking.Gap, Places: []winners.Place{{Judged: winners.Judged{Row: a}, Repeated: &winners.Repeated{Verdict: winners.First}},
+			{Judged: winners.Judged{Row: b}, Repeated: &tc.second}}}}
+		if got := s.gap(tc.target); got != tc.want {
+			t.Errorf("%q, want %q", got, tc.want)
+		}
+		if got := s.gapIn(0, tc.target); got != tc.want {
+			t.Errorf("in its cell %q, want %q", got, tc.want)
 		}
 	}
 }

@@ -64,6 +64,7 @@ func (v View) winnersTable(b *strings.Builder) {
 	b.WriteString("## Winners\n\n")
 	g := markdown.Table{First: 4, Right: 4, Head: []string{"Scenario", "Concurrency", "Winner", "Candidate",
 		"Req/s", "Output tok/s", "TTFT p50 (ms)", "TPOT p50 (ms)", "The target's gap"}}
+	v.repeatsColumn(&g)
 	var beside []string
 	for _, s := range v.Scenarios {
 		if s.Lane != "" { // It never enters this table (R073).
@@ -71,12 +72,13 @@ func (v View) winnersTable(b *strings.Builder) {
 			continue
 		}
 		if s.leading() == nil {
-			g.Rows = append(g.Rows, []string{markdown.Code(s.Name), missing, s.nobody(), missing, missing, missing, missing, missing, gap(s.Ranking.Gap)})
+			g.Rows = append(g.Rows, v.withRepeats(g, []string{markdown.Code(s.Name), missing, s.nobody(), missing, missing, missing, missing, missing, gap(s.Ranking.Gap)}, Cell{}))
 		}
 		for _, d := range s.leading() {
 			for _, c := range s.with(d) {
-				g.Rows = append(g.Rows, []string{markdown.Code(s.Name), Concurrency(c.Row.Workload), markdown.Code(c.Framework) + s.word(d) + v.label(c), markdown.Code(c.Candidate),
-					c.paper("request_throughput"), c.paper("output_throughput"), c.paper("ttft/send:p50"), c.paper("tpot/excl-first:p50"), s.gap(v.target())})
+				c = s.Decided(c)
+				g.Rows = append(g.Rows, v.withRepeats(g, []string{markdown.Code(s.Name), Concurrency(c.Row.Workload), markdown.Code(c.Framework) + s.word(d) + v.label(c), markdown.Code(c.Candidate),
+					c.paper("request_throughput"), c.paper("output_throughput"), c.paper("ttft/send:p50"), c.paper("tpot/excl-first:p50"), s.gap(v.target())}, c))
 			}
 		}
 	}
@@ -95,7 +97,8 @@ func (v View) winnersTable(b *strings.Builder) {
 		}
 	}
 	b.WriteString("A scenario's winner is the best row over its concurrency cells that passes the SLA. " +
-		"The gap is (best − target) / best on request throughput within the winner's cell.\n\n")
+		"The gap is (best − target) / best on request throughput within the winner's cell; where repeats decided it is 1 − the target's ratio under Repeated runs, and not below 0.\n\n")
+	v.medianNote(b)
 	for _, n := range v.Notes {
 		fmt.Fprintf(b, "Note: %s\n\n", markdown.Text(n))
 	}
@@ -108,19 +111,18 @@ func (s Scenario) nobody() string {
 		return "none yet: " + s.toMeasure()
 	case s.Ranking.Cell != nil:
 		return "none: see Repeated runs"
+	case !s.measured():
+		return "none: no framework has a result"
 	}
 	return "none passes the SLA"
 }
 
-// gap is the target's gap in words.
+// gap is how far the target is behind, or why that is not defined.
 func gap(g winners.Gap) string {
-	switch {
-	case g.Share == nil:
-		return "not defined: " + markdown.Text(g.None)
-	case *g.Share == 0:
-		return "none: the target is the best"
+	if g.Share == nil {
+		return "not defined (" + markdown.Text(g.None) + ")"
 	}
-	return percent(*g.Share) + " behind"
+	return percent(*g.Share)
 }
 
 func (v View) scenario(b *strings.Builder, s Scenario) {
@@ -135,8 +137,10 @@ func (v View) scenario(b *strings.Builder, s Scenario) {
 	}
 	g.Right = len(ids)
 	g.Head = append(g.Head, "Requests ok", "Measured (UTC)", "Row")
+	v.repeatsColumn(&g)
 	for _, c := range s.Ordered(v.SLA) {
-		cells := []string{Concurrency(c.Row.Workload), rank(s.Rank(c.Digest)), markdown.Code(c.Framework), markdown.Code(c.Candidate), v.status(c), v.sla(c)}
+		cells := []string{Concurrency(c.Row.Workload), rank(s.Rank(c.Digest)), markdown.Code(c.Framework), markdown.Code(c.Candidate), v.status(c), v.slaIn(s, c)}
+		c = s.Decided(c)
 		for _, id := range ids {
 			cells = append(cells, c.paper(id))
 		}
@@ -144,7 +148,7 @@ func (v View) scenario(b *strings.Builder, s Scenario) {
 		if !c.Row.Time.Started.IsZero() {
 			when = c.Row.Time.Started.UTC().Format("2006-01-02 15:04")
 		}
-		g.Rows = append(g.Rows, append(cells, requests(c.Row), when, "`"+c.Digest.Short()+"`"))
+		g.Rows = append(g.Rows, v.withRepeats(g, append(cells, c.requests(), when, "`"+c.Digest.Short()+"`"), c))
 	}
 	if g.Rows == nil {
 		b.WriteString("No rows.\n\n")
@@ -153,8 +157,11 @@ func (v View) scenario(b *strings.Builder, s Scenario) {
 	}
 	g.Write(b)
 	s.open(b)
-	for _, c := range s.Ranking.Cells {
-		fmt.Fprintf(b, "Concurrency %s: the target's gap is %s.%s\n", Concurrency(c.Workload), gapNumber(c.Gap), s.caveats(c))
+	for n, c := range s.Ranking.Cells {
+		if c.Workload.Dataset == "" {
+			continue // its rows were never run
+		}
+		fmt.Fprintf(b, "Concurrency %s: the target's gap is %s.%s\n", Concurrency(c.Workload), s.gapIn(n, v.target()), s.caveats(c))
 	}
 	if s.Ranking.Cells != nil {
 		b.WriteByte('\n')
@@ -188,13 +195,6 @@ func (s Scenario) caveats(c winners.Contest) string {
 	return out
 }
 
-func gapNumber(g winners.Gap) string {
-	if g.Share == nil {
-		return "not defined (" + markdown.Text(g.None) + ")"
-	}
-	return percent(*g.Share)
-}
-
 // heading is a metric's title with its unit on paper.
 func heading(id string) string {
 	d, _ := result.Define(id)
@@ -210,6 +210,16 @@ func requests(r *result.Row) string {
 		return missing
 	}
 	return fmt.Sprintf("%d of %d", r.Requests.OK, r.Workload.NumPrompts)
+}
+
+// requests are those of a row, or of all its repeats.
+func (c Cell) requests() string {
+	if c.Repeats == nil {
+		return requests(c.Row)
+	}
+	all := *c.Row
+	all.Workload.NumPrompts *= *c.Repeats
+	return requests(&all)
 }
 
 // failedRequests lists every class of failed requests, also of rows that

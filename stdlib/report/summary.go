@@ -17,6 +17,7 @@ func (v View) Summary() []byte {
 	var b strings.Builder
 	b.WriteString("# Benchmark summary\n\n")
 	v.banner(&b)
+	v.medianNote(&b)
 	v.bestByFramework(&b)
 	v.crossFramework(&b)
 	v.failing(&b)
@@ -37,24 +38,33 @@ func (v View) bestByFramework(b *strings.Builder) {
 		fmt.Fprintf(b, "### %s\n\n", markdown.Code(side.Name))
 		g := markdown.Table{First: 5, Right: 10, Head: []string{"Scenario", "Concurrency", "Candidate", "Status", "SLA", "Req/s", "Output tok/s", "Total tok/s", "P50 TTFT ms", "P50 TPOT ms",
 			"Success rate", "Accept len", "Pre-scheduler ms", "Cache hit", "GPUs", "Server command", "Artifacts"}}
-		var none, open []string
+		v.repeatsColumn(&g)
+		var none, failed, open []string
 		for _, s := range v.Scenarios {
-			best := s.of(side.Name, v.SLA).Best
+			of := s.of(side.Name, v.SLA)
+			best := of.Best
 			switch n := s.openOf(side.Name); {
 			case n > 0:
 				open = append(open, fmt.Sprintf("%s (%s)", markdown.Code(s.Name), result.Count(n, "cell")))
+			case !of.Measured():
+				failed = append(failed, markdown.Code(s.Name))
 			case best == nil:
 				none = append(none, markdown.Code(s.Name))
 			}
 			for _, c := range v.cellsOf(s, side.Name, best) {
-				g.Rows = append(g.Rows, []string{markdown.Text(s.Name), Concurrency(c.Row.Workload), markdown.Code(c.Candidate), v.status(c), v.sla(c),
+				sla := v.slaIn(s, c)
+				c = s.Decided(c)
+				g.Rows = append(g.Rows, v.withRepeats(g, []string{markdown.Text(s.Name), Concurrency(c.Row.Workload), markdown.Code(c.Candidate), v.status(c), sla,
 					c.paper("request_throughput"), c.paper("output_throughput"), c.paper("total_throughput"), c.paper("ttft/send:p50"), c.paper("tpot/excl-first:p50"),
 					c.paper("success_rate"), optional(c.AcceptLength()), missing, optional(c.CacheHit()), c.gpus(),
-					markdown.Code(Quote(c.Row.Server.Command)), c.Artifacts.markdown()})
+					markdown.Code(Quote(c.Row.Server.Command)), c.Artifacts.markdown()}, c))
 			}
 		}
 		if g.Rows != nil {
 			g.Write(b)
+		}
+		if failed != nil {
+			fmt.Fprintf(b, "No candidate has a result in %s.\n\n", strings.Join(failed, ", "))
 		}
 		if none != nil {
 			fmt.Fprintf(b, "No candidate passes the SLA in %s.\n\n", strings.Join(none, ", "))
@@ -80,24 +90,33 @@ func (v View) crossOf(b *strings.Builder, lane, title string) {
 	b.WriteString("## " + title + "\n\nOnly equal cells are compared; the rank counts within a cell.\n\n")
 	g := markdown.Table{First: 6, Right: 8, Head: []string{"Scenario", "Concurrency", "Rank", "Framework", "Candidate", "SLA", "Req/s", "Output tok/s", "P50 TTFT ms", "P50 TPOT ms",
 		"Accept len", "Pre-scheduler ms", "Cache hit", "GPUs", "Server command"}}
+	v.repeatsColumn(&g)
+	measured := false
 	for _, s := range v.Scenarios {
 		if s.Lane != lane {
 			continue
 		}
+		measured = measured || s.measured()
 		for _, contest := range s.Ranking.Cells {
 			for _, p := range contest.Places {
 				if p.Rank == 0 {
 					continue
 				}
 				for _, c := range s.with(p.Row) {
-					g.Rows = append(g.Rows, []string{markdown.Text(s.Name), Concurrency(c.Row.Workload), strconv.Itoa(p.Rank), markdown.Code(c.Framework), markdown.Code(c.Candidate), v.sla(c),
+					sla := v.slaIn(s, c)
+					c = s.Decided(c)
+					g.Rows = append(g.Rows, v.withRepeats(g, []string{markdown.Text(s.Name), Concurrency(c.Row.Workload), strconv.Itoa(p.Rank), markdown.Code(c.Framework), markdown.Code(c.Candidate), sla,
 						c.paper("request_throughput"), c.paper("output_throughput"), c.paper("ttft/send:p50"), c.paper("tpot/excl-first:p50"),
-						optional(c.AcceptLength()), missing, optional(c.CacheHit()), c.gpus(), markdown.Code(Quote(c.Row.Server.Command))})
+						optional(c.AcceptLength()), missing, optional(c.CacheHit()), c.gpus(), markdown.Code(Quote(c.Row.Server.Command))}, c))
 				}
 			}
 		}
 	}
-	if g.Rows == nil {
+	switch {
+	case g.Rows == nil && !measured:
+		b.WriteString("No row has a result.\n\n")
+		return
+	case g.Rows == nil:
 		b.WriteString("No row passes the SLA.\n\n")
 		return
 	}
@@ -218,10 +237,13 @@ func (v View) WinningCommands() []byte {
 	for _, side := range v.selected() {
 		for _, s := range v.Scenarios {
 			fmt.Fprintf(&b, "## %s, %s\n\n", markdown.Code(side.Name), markdown.Code(s.Name))
-			best := v.cellsOf(s, side.Name, s.of(side.Name, v.SLA).Best)
+			of := s.of(side.Name, v.SLA)
+			best := v.cellsOf(s, side.Name, of.Best)
 			switch n := s.openOf(side.Name); {
 			case n > 0:
 				fmt.Fprintf(&b, "To be measured as the campaign stands now: %s; what follows is the best so far.\n\n", result.Count(n, "cell"))
+			case !of.Measured():
+				b.WriteString("No candidate has a result.\n\n")
 			case best == nil:
 				b.WriteString("No candidate passes the SLA.\n\n")
 			}

@@ -19,20 +19,29 @@ var terminal = []struct {
 	head  string
 	right bool
 	drop  int
-	of    func(v View, s Scenario, p winners.Place, c Cell) string
+	of    func(l line) string
 }{
-	{"Scenario", false, 0, func(_ View, s Scenario, _ winners.Place, _ Cell) string { return s.Name }},
-	{"Conc.", true, 0, func(_ View, _ Scenario, _ winners.Place, c Cell) string { return Concurrency(c.Row.Workload) }},
-	{"#", true, 0, func(_ View, _ Scenario, p winners.Place, _ Cell) string { return rank(p.Rank) }},
-	{"Framework", false, 0, func(_ View, _ Scenario, _ winners.Place, c Cell) string { return c.Framework }},
-	{candidate, false, 0, func(_ View, _ Scenario, _ winners.Place, c Cell) string { return c.Candidate }},
-	{"Req/s", true, 0, func(_ View, _ Scenario, _ winners.Place, c Cell) string { return c.paper("request_throughput") }},
-	{"Out tok/s", true, 2, func(_ View, _ Scenario, _ winners.Place, c Cell) string { return c.paper("output_throughput") }},
-	{"TTFT p50 ms", true, 1, func(_ View, _ Scenario, _ winners.Place, c Cell) string { return c.paper("ttft/send:p50") }},
-	{"TPOT p50 ms", true, 1, func(_ View, _ Scenario, _ winners.Place, c Cell) string { return c.paper("tpot/excl-first:p50") }},
-	{"Requests ok", true, 3, func(_ View, _ Scenario, _ winners.Place, c Cell) string { return requests(c.Row) }},
-	{"Verdict", false, 0, func(v View, _ Scenario, p winners.Place, c Cell) string { return v.verdict(p, c) }},
-	{"Measured", false, 4, func(_ View, _ Scenario, _ winners.Place, c Cell) string { return age(c.Cached) }},
+	{"Scenario", false, 0, func(l line) string { return l.scenario }},
+	{"Conc.", true, 0, func(l line) string { return Concurrency(l.row.Row.Workload) }},
+	{"#", true, 0, func(l line) string { return rank(l.place.Rank) }},
+	{"Framework", false, 0, func(l line) string { return l.row.Framework }},
+	{candidate, false, 0, func(l line) string { return l.row.Candidate }},
+	{repeatsHead, true, 0, func(l line) string { return l.shown.repeats() }},
+	{"Req/s", true, 0, func(l line) string { return l.shown.paper("request_throughput") }},
+	{"Out tok/s", true, 2, func(l line) string { return l.shown.paper("output_throughput") }},
+	{"TTFT p50 ms", true, 1, func(l line) string { return l.shown.paper("ttft/send:p50") }},
+	{"TPOT p50 ms", true, 1, func(l line) string { return l.shown.paper("tpot/excl-first:p50") }},
+	{"Requests ok", true, 3, func(l line) string { return l.shown.requests() }},
+	{"Verdict", false, 0, func(l line) string { return l.verdict }},
+	{"Measured", false, 4, func(l line) string { return age(l.shown.Cached) }},
+}
+
+// line is a row of the terminal's table: its one run, and what is shown of it.
+type line struct {
+	scenario   string
+	place      winners.Place
+	row, shown Cell
+	verdict    string
 }
 
 // candidate is the heading of the one column that is wrapped.
@@ -55,6 +64,9 @@ func (v View) Table(width int) string {
 		b.WriteString("Flow check: nothing in this table is a result.\n")
 	}
 	b.WriteString(out)
+	if v.repeated() {
+		b.WriteString("Rows with repeats show the medians of them, the others one run.\n")
+	}
 	for _, s := range v.Scenarios {
 		fmt.Fprintf(&b, "%s: %s\n", s.Name, v.Winner(s))
 	}
@@ -78,6 +90,9 @@ func (v View) table(from, width int) string {
 			left = append(left, c.head)
 			continue
 		}
+		if c.head == repeatsHead && !v.repeated() {
+			continue
+		}
 		kept, head = append(kept, c), append(head, c.head)
 	}
 	rows := [][]string{head, nil} // A row without cells is a rule.
@@ -89,8 +104,9 @@ func (v View) table(from, width int) string {
 			for _, p := range contest.Places {
 				for _, c := range s.with(p.Row) {
 					var row []string
+					l := line{s.Name, p, c, s.Decided(c), v.verdict(p, c)}
 					for _, col := range kept {
-						text := col.of(v, s, p, c)
+						text := col.of(l)
 						if col.head == candidate && width > 0 {
 							text = wrap(text, max(12, width/4))
 						}
@@ -201,21 +217,23 @@ func (v View) Winner(s Scenario) string {
 		case s.Ranking.Cell != nil:
 			return "no winner: " + s.Repeats.Why
 		}
+		if !s.measured() {
+			return "no winner: no framework has a result"
+		}
 		return "no row passes the SLA"
 	}
 	who := s.names(s.leading())
 	if s.Ranking.Best == nil {
 		return fmt.Sprintf("unresolved between %s%s; gap of %s: %s", strings.Join(who, " and "), s.evidence(), v.target(), s.gap(v.target()))
 	}
-	verb := "wins"
-	if len(who) > 1 {
-		verb = "are tied"
+	verb := "wins" + s.evidence()
+	switch {
+	case s.alone():
+		verb = "is the only one with a result: " + v.others(s)
+	case len(who) > 1:
+		verb = "are tied" + s.evidence()
 	}
-	where := gapNumber(s.Ranking.Gap)
-	if s.Repeats.said() != nil {
-		where = s.gap(v.target())
-	}
-	return fmt.Sprintf("%s %s%s; gap of %s: %s", strings.Join(who, " and "), verb, s.evidence(), v.target(), where)
+	return fmt.Sprintf("%s %s; gap of %s: %s", strings.Join(who, " and "), verb, v.target(), s.gap(v.target()))
 }
 
 // names are the cells of rows, each once.
@@ -236,6 +254,8 @@ func (v View) verdict(p winners.Place, c Cell) string {
 	switch {
 	case p.Repeated != nil && p.Repeated.Verdict == winners.Out:
 		return "out by repeats" + v.label(c)
+	case p.Repeated != nil:
+		return "pass" + v.label(c)
 	case winners.Judge(c.Row, v.SLA).Passed:
 		return "pass" + v.label(c)
 	case c.Row.Status == result.OK:

@@ -3,6 +3,7 @@ package report
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -66,6 +67,35 @@ func Milli(seconds float64) float64 {
 		return seconds * 1e3 // NaN and infinities print as what they are.
 	}
 	return f
+}
+
+// RowText is a row for a terminal: how it came out, and its numbers.
+func RowText(r *result.Row) string {
+	var b strings.Builder
+	b.WriteString(string(r.Status))
+	if r.Class != "" && string(r.Class) != string(r.Status) {
+		b.WriteString(", " + string(r.Class))
+	}
+	if r.Reason != "" {
+		b.WriteString(": " + r.Reason)
+	}
+	if q := requests(r); q != missing {
+		fmt.Fprintf(&b, "; %s requests succeeded", q)
+	}
+	if !r.Time.Started.IsZero() {
+		fmt.Fprintf(&b, "; started %s, took %s s", r.Time.Started.UTC().Format("2006-01-02 15:04:05 UTC"), figure(r.Time.Seconds))
+	}
+	b.WriteByte('\n')
+	var rows [][]string
+	for _, d := range result.Definitions {
+		if f := (Cell{Row: r}).paper(d.ID); f != missing {
+			rows = append(rows, []string{heading(d.ID), f, d.ID})
+		}
+	}
+	if rows != nil {
+		b.WriteString(align(rows, []bool{false, true, false}))
+	}
+	return b.String()
 }
 
 // percent is a share as a percentage.

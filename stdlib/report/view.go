@@ -141,8 +141,11 @@ type Cell struct {
 	Row       *result.Row `json:"row"`
 	// Cached is the age of a row that was not measured by this apply; nil if it
 	// was. It changes from one look to the next and is in no file.
-	Cached    *time.Duration `json:"-"`
-	Artifacts Artifacts      `json:"artifacts"`
+	Cached *time.Duration `json:"-"`
+	// Repeats is how many of them Row shows the medians of (Scenario.Decided); nil
+	// is one run, as in every cell of a View.
+	Repeats   *int      `json:"-"`
+	Artifacts Artifacts `json:"artifacts"`
 }
 
 // Artifacts are files of a cell, relative to the run directory; "" if there is
@@ -250,7 +253,8 @@ func (s Scenario) Rank(d key.Digest) int {
 	return 0
 }
 
-// Ordered returns the cells by concurrency and within that best first.
+// Ordered returns the cells by concurrency and within that best first, where
+// repeats have settled ranks those with a rank first.
 func (s Scenario) Ordered(sla winners.SLA) []Cell {
 	var rows []winners.Input
 	for _, c := range s.Cells {
@@ -258,6 +262,9 @@ func (s Scenario) Ordered(sla winners.SLA) []Cell {
 	}
 	var out []Cell
 	for _, cell := range winners.Select(rows, sla).Cells {
+		if slices.ContainsFunc(cell.Rows, func(j winners.Judged) bool { return s.side(j.Row) != nil }) {
+			slices.SortStableFunc(cell.Rows, func(a, b winners.Judged) int { return s.byRank(a.Row, b.Row) })
+		}
 		for _, j := range cell.Rows {
 			out = append(out, s.with(j.Row)...)
 		}

@@ -41,6 +41,7 @@ func parseArgs(args []string) (*command, error) {
 	f.Usage = func() {} // Main prints the help where it belongs
 	f.StringVar(&c.host, "host", "127.0.0.1", "address to listen on")
 	f.IntVar(&c.port, "port", 8000, "port to listen on; 0 takes a free one")
+	f.String("model", "", "path of a model, as a campaign's command passes it; nothing is read there")
 	f.StringVar(&s.Model, "served-model-name", "sim", "model name")
 	f.DurationVar(&s.StartDelay, "start-delay", 0, "time until /health answers 200")
 	f.IntVar(&s.Slots, "max-num-seqs", 0, "requests served at a time; 0 is all")

@@ -19,7 +19,7 @@ import (
 // flight when it is told to stop.
 func TestCommandServesAndStamps(t *testing.T) {
 	stamps := filepath.Join(t.TempDir(), "stamps.jsonl")
-	c, err := parseArgs([]string{"--port=0", "--served-model-name", "m", "--prefill=1ms", "--step=1h", "--stamps", stamps})
+	c, err := parseArgs([]string{"--port=0", "--model", "/no/such/model", "--served-model-name", "m", "--prefill=1ms", "--step=1h", "--stamps", stamps})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -108,6 +108,9 @@ func Rank(target key.Digest, frameworks []SelectionInput, rules Rules) Ranking {
 	slices.SortFunc(contests, func(a, b Contest) int { return cellOrder(a.Workload, b.Workload) })
 	r.Cells, r.Best = contests, best(all)
 	r.Gap = Gap{None: "no row of the scenario passes the SLA"}
+	if !slices.ContainsFunc(all, Judged.ok) {
+		r.Gap = Gap{None: "no row of the scenario has a result"}
+	}
 	if i := slices.IndexFunc(contests, func(c Contest) bool { return c.Workload.Lane != "" }); i >= 0 {
 		r.Best = nil
 		r.Gap = Gap{None: fmt.Sprintf("the lane %q has a table of its own and no winner", contests[i].Workload.Lane)}
@@ -156,10 +159,14 @@ func (c *Contest) finish(target []Judged, rules Rules) {
 
 func gap(places []Place, target []Judged) Gap {
 	switch {
-	case len(places) == 0 || !places[0].ranked():
+	case !slices.ContainsFunc(places, func(p Place) bool { return p.ok() }):
+		return Gap{None: "no row of the cell has a result"}
+	case !places[0].ranked():
 		return Gap{None: "no row of the cell passes the SLA"}
 	case len(target) == 0:
 		return Gap{None: "the target has no row in the cell"}
+	case !target[0].ok():
+		return Gap{None: "the target has no result in the cell"}
 	case !target[0].ranked():
 		return Gap{None: "the target has no row in the cell that passes the SLA"}
 	}

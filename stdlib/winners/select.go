@@ -62,7 +62,7 @@ func Select(rows []Input, sla SLA) Selection {
 // it tells "too slow" from "no result".
 func (s Selection) Measured() bool {
 	return slices.ContainsFunc(s.Cells, func(c Cell) bool {
-		return slices.ContainsFunc(c.Rows, func(j Judged) bool { return j.Status == result.OK })
+		return slices.ContainsFunc(c.Rows, Judged.ok)
 	})
 }
 

@@ -145,6 +145,9 @@ type Judged struct {
 	Score Score `json:"score"`
 }
 
+// ok reports whether the row has numbers, passing or not.
+func (j Judged) ok() bool { return j.Status == result.OK }
+
 // ranked reports whether the row can win: it passes and has the metric that
 // ranking and gap begin with.
 func (j Judged) ranked() bool { return j.Passed && j.Score.RequestThroughput != nil }
@@ -155,7 +158,7 @@ func (j Judged) ranked() bool { return j.Passed && j.Score.RequestThroughput != 
 // missing median is replaced by the mean, and a literal zero latency wins).
 func compare(a, b Judged) int {
 	return cmp.Or(
-		truth(a.Status == result.OK, b.Status == result.OK),
+		truth(a.ok(), b.ok()),
 		truth(a.ranked(), b.ranked()),
 		number(a.Score.RequestThroughput, b.Score.RequestThroughput, result.Higher),
 		number(a.Score.OutputThroughput, b.Score.OutputThroughput, result.Higher),
@@ -187,8 +190,7 @@ func number[T int | float64](a, b *T, better result.Direction) int {
 	return -int(better) * cmp.Compare(*a, *b)
 }
 
-// cellKey is the identity of a cell, the order of cells its sort key: by
-// concurrency with unlimited last, then by rate, then by all the rest.
+// cellKey is the identity of a cell.
 func cellKey(w result.Workload) string {
 	b, err := json.Marshal(w)
 	if err != nil {
@@ -197,7 +199,9 @@ func cellKey(w result.Workload) string {
 	return string(b)
 }
 
+// cellOrder is by concurrency with unlimited last, then by rate, then cells whose
+// prompts nobody made last, which are of skipped rows, then by all the rest.
 func cellOrder(a, b result.Workload) int {
 	return cmp.Or(number(a.Concurrency, b.Concurrency, result.Lower), number(a.Rate, b.Rate, result.Lower),
-		strings.Compare(cellKey(a), cellKey(b)))
+		truth(a.Dataset != "", b.Dataset != ""), strings.Compare(cellKey(a), cellKey(b)))
 }

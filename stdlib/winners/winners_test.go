@@ -223,7 +223,7 @@ func TestGap(t *testing.T) {
 		{"a faster rival that fails the SLA is no bar", good, []Selection{late}, p(0), ""},
 		{"target fails the SLA", late, []Selection{good}, nil, "the target has no row in the cell that passes the SLA"},
 		{"nobody passes", late, nil, nil, "no row of the scenario passes the SLA"},
-		{"no rows at all", Selection{}, nil, nil, "no row of the scenario passes the SLA"},
+		{"no rows at all", Selection{}, nil, nil, "no row of the scenario has a result"},
 		{"other cell", elsewhere, []Selection{good}, nil, "the target has no row in the cell"},
 		{"division by zero", zero, nil, nil, "the best request throughput is not above zero"},
 	} {

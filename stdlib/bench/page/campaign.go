@@ -2,6 +2,7 @@ package page
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/sotabuild/sotabuild/stdlib/bench/judge"
 	"github.com/sotabuild/sotabuild/stdlib/result"
@@ -20,6 +21,15 @@ type Scenario struct {
 	Title  string
 	Winner string // who won, in a sentence
 	Cells  []Cell
+	// Repeats are the runs that decided; nil where none did.
+	Repeats *Grid
+}
+
+// Grid is a table of plain text with a note below it.
+type Grid struct {
+	Title, Note string
+	Head        []string
+	Rows        [][]string
 }
 
 // Cell is one row with its names. Requests may be nil.
@@ -27,6 +37,7 @@ type Cell struct {
 	Name     string
 	Rank     string // "" is none
 	Row      result.Row
+	Repeats  *int // Row has the medians of so many; nil is one run
 	Requests []judge.Request
 }
 
@@ -34,6 +45,7 @@ type Cell struct {
 type section struct {
 	Title, Winner string
 	Points        table
+	Repeats       *Grid
 	Figures       []Figure
 }
 
@@ -49,15 +61,20 @@ func (c Campaign) HTML() []byte {
 	for _, s := range c.Scenarios {
 		var names, ranks []string
 		var rows []result.Row
+		repeated := false
 		for _, cell := range s.Cells {
 			names, ranks, rows = append(names, cell.Name), append(ranks, cell.Rank), append(rows, cell.Row)
+			repeated = repeated || cell.Repeats != nil
 			if cell.Row.Status != result.OK {
 				failed = append(failed, failure{s.Title + ", " + cell.Name, cell.Row.Reason, cell.Row.Class})
 			}
 			failed = append(failed, failures(s.Title+", "+cell.Name+", ", cell.Requests, 5)...)
 		}
-		x := section{Title: s.Title, Winner: s.Winner}
+		x := section{Title: s.Title, Winner: s.Winner, Repeats: s.Repeats}
 		x.Points, x.Figures = compare("Cell", names, ranks, rows)
+		if repeated {
+			x.Points.repeats(s.Cells)
+		}
 		x.Figures = append(x.Figures, s.distributions()...)
 		sections = append(sections, x)
 	}
@@ -94,10 +111,17 @@ func (s Scenario) distributions() (out []Figure) {
 	if len(names) == 0 {
 		return nil
 	}
+	of := ""
+	if slices.ContainsFunc(s.Cells, func(c Cell) bool { return c.Repeats != nil }) {
+		of = " Of the run that a candidate was chosen by, not of its repeats."
+		for i := range out {
+			out[i].Note += of
+		}
+	}
 	var curvesOf []Figure
 	for i, title := range []string{"Time to the first token", "Time per output token", "End to end"} {
 		f := curves(title, names, sets[i])
-		f.Note = "The value that a share of the requests does not exceed."
+		f.Note = "The value that a share of the requests does not exceed." + of
 		if left > 0 {
 			f.Note += fmt.Sprintf(" Not drawn: %s.", result.Count(left, "further cell"))
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 
 	"github.com/sotabuild/sotabuild/stdlib/result"
 )
@@ -42,9 +43,10 @@ func Frontier(points []Point) []bool {
 	return out
 }
 
-// frontier draws all points, those that no other dominates joined by a line.
-func frontier(points []Point) Figure {
-	f := Figure{Title: "Throughput of a GPU against speed of a user", Unit: "tok/s for each user", Y: "tok/s for each GPU",
+// frontier draws all points, those that no other dominates joined by a line; of
+// is what a point's throughput is of.
+func frontier(of string, points []Point) Figure {
+	f := Figure{Title: "Throughput of " + of + " against speed of a user", Unit: "tok/s for each user", Y: "tok/s of " + of,
 		Note:   "Points on the line are not dominated by any other.",
 		Series: []Series{{Label: "on the frontier", Form: "joined"}, {Label: "dominated", Form: "points"}}}
 	on := Frontier(points)
@@ -68,19 +70,46 @@ func frontier(points []Point) Figure {
 }
 
 // entry is one line of the table beside a frontier.
-type entry struct{ Name, Rank, GPU, User, TTFT, TPOT, Note string }
+type entry struct{ Name, Rank, Repeats, Throughput, User, TTFT, TPOT, Note string }
 
 // table is what stands beside a frontier.
 type table struct {
 	Of   string
+	Per  string // what throughputs are of
 	Rows []entry
+	// Repeated says that there is a column of how many repeats a row shows.
+	Repeated bool
 }
 
+// repeats fills the column of repeats; cells are those of the rows.
+func (t *table) repeats(cells []Cell) {
+	t.Repeated = true
+	for i, c := range cells {
+		if c.Repeats != nil {
+			t.Rows[i].Repeats = strconv.Itoa(*c.Repeats)
+			if *c.Repeats == 0 {
+				t.Rows[i].Note = "none of its repeats is a sample"
+			}
+		}
+	}
+}
+
+// perGPU and perMachine are what throughputs are of, where some row has a GPU and
+// where none has.
+const (
+	perGPU     = "a GPU"
+	perMachine = "the machine"
+)
+
 // compare makes the frontier of rows and the table beside it. A row without
-// both numbers stands in the table with its reason, and in no picture. Without
-// GPUs the whole machine counts as one. notes and ranks may be nil.
+// both numbers stands in the table with its reason, and in no picture. Throughputs
+// are of the machine where no row has a GPU; beside rows with some, a machine
+// without counts as one. ranks may be nil.
 func compare(of string, names, ranks []string, rows []result.Row) (table, []Figure) {
-	t := table{Of: of}
+	t := table{Of: of, Per: perMachine}
+	if slices.ContainsFunc(rows, func(r result.Row) bool { return r.Subject.Hardware.GPUCount > 0 }) {
+		t.Per = perGPU
+	}
 	var points []Point
 	var at []int // of each point in the table
 	for i, r := range rows {
@@ -106,7 +135,7 @@ func compare(of string, names, ranks []string, rows []result.Row) (table, []Figu
 			p := Point{names[i], all / float64(max(1, r.Subject.Hardware.GPUCount)), user}
 			at = append(at, len(t.Rows))
 			points = append(points, p)
-			e.GPU, e.User = fmt.Sprintf("%.1f", p.PerGPU), fmt.Sprintf("%.1f", p.PerUser)
+			e.Throughput, e.User = fmt.Sprintf("%.1f", p.PerGPU), fmt.Sprintf("%.1f", p.PerUser)
 		}
 		t.Rows = append(t.Rows, e)
 	}
@@ -119,7 +148,7 @@ func compare(of string, names, ranks []string, rows []result.Row) (table, []Figu
 	if len(points) == 0 {
 		return t, nil
 	}
-	return t, []Figure{frontier(points)}
+	return t, []Figure{frontier(t.Per, points)}
 }
 
 // Overview is a page of many runs with their frontier.

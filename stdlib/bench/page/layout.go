@@ -44,9 +44,12 @@ table{border-collapse:collapse}td,th{padding:.15rem .8rem;text-align:left;border
 {{template "failures" .Failures}}
 {{range .Warnings}}<p>Warning: {{.}}</p>{{end}}
 {{template "foot" .}}{{end}}
-{{define "points"}}<div class="wide"><table><tr><th>{{.Of}}<th>Rank<th>tok/s a GPU<th>tok/s a user<th>TTFT p50, ms<th>TPOT p50, ms<th></tr>
-{{range .Rows}}<tr><td>{{.Name}}<td class="n">{{.Rank}}<td class="n">{{.GPU}}<td class="n">{{.User}}<td class="n">{{.TTFT}}<td class="n">{{.TPOT}}<td>{{.Note}}</tr>
-{{end}}</table></div>{{end}}
+{{define "points"}}<div class="wide"><table><tr><th>{{.Of}}<th>Rank{{if .Repeated}}<th>Repeats{{end}}<th>tok/s of {{.Per}}<th>tok/s a user<th>TTFT p50, ms<th>TPOT p50, ms<th></tr>
+{{$t := .}}{{range .Rows}}<tr><td>{{.Name}}<td class="n">{{.Rank}}{{if $t.Repeated}}<td class="n">{{.Repeats}}{{end}}<td class="n">{{.Throughput}}<td class="n">{{.User}}<td class="n">{{.TTFT}}<td class="n">{{.TPOT}}<td>{{.Note}}</tr>
+{{end}}</table></div>{{if .Repeated}}<p>A row with repeats shows the median of each number over them; every other row shows its one run.</p>{{end}}{{end}}
+{{define "grid"}}{{with .}}<h3>{{.Title}}</h3>{{if .Rows}}<div class="wide"><table><tr>{{range .Head}}<th>{{.}}{{end}}</tr>
+{{range .Rows}}<tr>{{range .}}<td>{{.}}{{end}}</tr>
+{{end}}</table></div>{{end}}<p>{{.Note}}</p>{{end}}{{end}}
 {{define "overview"}}{{template "head" .}}
 {{template "figures" .Figures}}
 {{template "points" .Points}}
@@ -57,6 +60,7 @@ table{border-collapse:collapse}td,th{padding:.15rem .8rem;text-align:left;border
 {{range .Scenarios}}<h2>{{.Title}}</h2>
 <p>{{.Winner}}</p>
 {{template "points" .Points}}
+{{template "grid" .Repeats}}
 {{template "figures" .Figures}}
 {{end}}
 {{template "failures" .Failures}}

@@ -69,7 +69,7 @@ func TestFrontierByHand(t *testing.T) {
 	if len(Frontier(nil)) != 0 {
 		t.Error("there is a frontier of nothing")
 	}
-	f := frontier(points)
+	f := frontier(perGPU, points)
 	if there(f.Series[0]) != 4 || there(f.Series[1]) != 3 {
 		t.Errorf("%d points are on the frontier and %d below it, want 4 and 3", there(f.Series[0]), there(f.Series[1]))
 	}
@@ -198,5 +198,31 @@ func TestCampaignPage(t *testing.T) {
 	}
 	if strings.Count(b, "on the frontier</tr>") != 2 {
 		t.Error("two cells tie on the frontier")
+	}
+}
+
+// TestRepeatsOnThePage: throughputs are of the machine where there is no GPU; rows
+// say how many repeats they are the medians of, the repeats have a table, and
+// curves of one run are said to be that.
+func TestRepeatsOnThePage(t *testing.T) {
+	five, none := 5, 0
+	cells := []Cell{{Name: "a", Rank: "1", Row: measured(0, 100, 10), Repeats: &five, Requests: requests()}, {Name: "b", Row: result.Row{Status: result.OK}, Repeats: &none}, {Name: "c", Row: measured(0, 90, 9)}}
+	grid := &Grid{Title: "Repeated runs", Note: "a is <first>.", Head: []string{"Framework", "Samples"}, Rows: [][]string{{"a", "5"}, {"b", "0"}}}
+	b := string(Campaign{Title: "c", Scenarios: []Scenario{{Title: "chat", Cells: cells, Repeats: grid}}}.HTML())
+	for _, want := range []string{"<th>Rank<th>Repeats<th>tok/s of the machine<th>", `<td>a<td class="n">1<td class="n">5<td class="n">100.0<`, `<td>b<td class="n"><td class="n">0<td class="n"><`, "none of its repeats is a sample",
+		`<td>c<td class="n"><td class="n"><td class="n">90.0<`, "<h3>Repeated runs</h3>", "<th>Framework<th>Samples</tr>", "<tr><td>a<td>5</tr>", "a is &lt;first&gt;.", "the median of each number over them",
+		"Of the run that a candidate was chosen by, not of its repeats.", "Throughput of the machine against speed of a user"} {
+		if !strings.Contains(b, want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	b = string(Campaign{Title: "c", Scenarios: []Scenario{{Title: "chat", Cells: []Cell{{Name: "a", Row: measured(2, 100, 10), Requests: requests()}}}}}.HTML())
+	for _, not := range []string{"Repeat", "the machine", "chosen by"} {
+		if strings.Contains(b, not) {
+			t.Errorf("without repeats and with GPUs the page says %q", not)
+		}
+	}
+	if !strings.Contains(b, "<th>tok/s of a GPU<th>") {
+		t.Error("the page does not say that throughputs are of a GPU")
 	}
 }

@@ -56,9 +56,7 @@ func from(c *lang.Campaign, f campaign.Facts, r cache.Reader, now time.Time) (*P
 		return nil, diags
 	}
 	p.Declared = campaign.Declare(c, p.Facts)
-	for _, w := range p.Declared.Warnings {
-		diags = append(diags, lang.Diagnostic{Severity: lang.Warning, Code: "candidate_skipped", Summary: "Candidate is skipped", Detail: w})
-	}
+	diags = append(diags, p.Declared.Warnings...)
 	g, problems := compile.Build(p.Declared.Decls, p.environment())
 	for _, pr := range problems {
 		diags = append(diags, lang.Diagnostic{Severity: lang.Error, Code: "graph", Summary: "Campaign cannot be compiled", Detail: fmt.Sprintf("%s: %s", pr.Addr, pr.Text)})

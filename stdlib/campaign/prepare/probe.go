@@ -63,22 +63,28 @@ func (r Reader) Probe(ctx context.Context, c *lang.Campaign) (f campaign.Facts, 
 	for _, fw := range campaign.Compared(c) {
 		s, note, err := p.software(ctx, c, fw)
 		f.Software[fw.Label] = s
+		var choice choiceError
+		var mode modeError
 		switch {
 		case errors.Is(err, fs.ErrNotExist) && s.Place.Image == "":
 			bad(fw.Range, "Program not found", fmt.Sprintf("Framework %q has program = %q, and there is no such file. Write the path of its server program, absolute or relative to the campaign's folder.", fw.Label, fw.Program))
-		case errors.Is(err, errChoice):
-			bad(fw.Range, "Executor cannot run this", fmt.Sprintf("Framework %q: %v", fw.Label, err))
+		case errors.As(err, &choice):
+			bad(fw.Range, "Executor cannot run this", fmt.Sprintf("Framework %q: %v.", fw.Label, err))
 		case errors.Is(err, ErrNoImage):
 			bad(fw.Range, "Image not found", fmt.Sprintf("Framework %q: %v. Its content is part of every key, and plan pulls nothing.", fw.Label, err))
 		case err != nil && s.Place.Image != "":
 			bad(fw.Range, "Image cannot be read", fmt.Sprintf("Framework %q: %v.", fw.Label, err))
+		case errors.As(err, &mode):
+			bad(fw.Range, "Program cannot be executed", fmt.Sprintf("Framework %q: %v.", fw.Label, err))
 		case err != nil:
 			bad(fw.Range, "Program cannot be read", fmt.Sprintf("Framework %q: %v. Its bytes are part of every key, so it must be readable.", fw.Label, err))
 		}
-		if note != "" && !slices.Contains(said, note) {
-			said = append(said, note)
+		for _, note := range []string{note, taken(fw, s.Place)} {
+			if note != "" && !slices.Contains(said, note) {
+				said = append(said, note)
+			}
+			about[note] = append(about[note], strconv.Quote(fw.Label))
 		}
-		about[note] = append(about[note], strconv.Quote(fw.Label))
 	}
 	for _, note := range said {
 		notes = append(notes, strings.Join(about[note], ", ")+": "+note)
@@ -138,8 +144,11 @@ type probing struct {
 	found  *findings
 }
 
-// errChoice marks that no executor can run a framework.
-var errChoice = errors.New("no executor for it")
+// choiceError says why no executor can run a framework.
+type choiceError struct{ error }
+
+// modeError says why a program that is there cannot be started.
+type modeError struct{ error }
 
 // software settles where a framework runs and identifies what it runs there.
 // With an error, the place of the result is what was chosen.
@@ -152,7 +161,7 @@ func (p *probing) software(ctx context.Context, c *lang.Campaign, fw lang.Framew
 	if p.places != nil {
 		var err error
 		if kind, note, err = p.places.Choose(ctx, e, fw); err != nil {
-			return campaign.Software{}, "", fmt.Errorf("%w: %w", errChoice, err)
+			return campaign.Software{}, "", choiceError{err}
 		}
 	}
 	e.Type = kind
@@ -186,8 +195,11 @@ func programDigest(program, tree string, files *key.Files) (key.Digest, error) {
 	if err != nil {
 		return key.Digest{}, err
 	}
-	if !st.Mode().IsRegular() || st.Mode()&0o111 == 0 {
-		return key.Digest{}, fmt.Errorf("%s is not an executable file", program)
+	switch {
+	case !st.Mode().IsRegular():
+		return key.Digest{}, modeError{fmt.Errorf("%s is no file; write the path of its server program itself", program)}
+	case st.Mode()&0o111 == 0:
+		return key.Digest{}, modeError{fmt.Errorf("%s is not executable; `chmod +x` it, or write the path of the program that is", program)}
 	}
 	return files.File(program)
 }

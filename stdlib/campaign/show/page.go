@@ -35,13 +35,14 @@ func pageOf(v report.View, files map[string][]byte) ([]byte, error) {
 	}
 	c.Lines = append(c.Lines, v.Notes...)
 	for _, s := range v.Scenarios {
-		x := page.Scenario{Title: s.Title(), Winner: v.Winner(s)}
+		x := page.Scenario{Title: s.Title(), Winner: v.Winner(s), Repeats: repeatsOf(s)}
 		for _, cell := range s.Ordered(v.SLA) {
 			q, err := requestsOf(files[cell.Artifacts.RawResult])
 			if err != nil {
 				return nil, fmt.Errorf("reading requests of %s %s: %w", cell.Framework, cell.Candidate, err)
 			}
-			y := page.Cell{Name: fmt.Sprintf("%s %s, %s", cell.Framework, cell.Candidate, report.Concurrency(cell.Row.Workload)), Row: *cell.Row, Requests: q}
+			decided := s.Decided(cell)
+			y := page.Cell{Name: fmt.Sprintf("%s %s, %s", cell.Framework, cell.Candidate, report.Concurrency(cell.Row.Workload)), Row: *decided.Row, Repeats: decided.Repeats, Requests: q}
 			if n := s.Rank(cell.Digest); n > 0 {
 				y.Rank = fmt.Sprint(n)
 			}
@@ -50,6 +51,22 @@ func pageOf(v report.View, files map[string][]byte) ([]byte, error) {
 		c.Scenarios = append(c.Scenarios, x)
 	}
 	return c.HTML(), nil
+}
+
+// repeatsOf is the table of a scenario's repeats; nil where none are asked for.
+func repeatsOf(s report.Scenario) *page.Grid {
+	r := s.Repeats
+	if r == nil {
+		return nil
+	}
+	out := &page.Grid{Title: "Repeated runs", Note: r.Note() + ".", Head: report.RepeatsHead}
+	for _, x := range r.Sides {
+		out.Rows = append(out.Rows, x.Line(s))
+	}
+	if out.Rows != nil {
+		out.Note += " " + report.AboutRepeats
+	}
+	return out
 }
 
 // requestsOf reads a request log; lines that begin with # are remarks.

@@ -60,8 +60,8 @@ var columns = []column{
 	{"scenario", func(_ report.View, s report.Scenario, _ report.Cell) string { return s.Name }},
 	{"candidate_id", func(_ report.View, _ report.Scenario, c report.Cell) string { return c.Candidate }},
 	{"status", func(_ report.View, _ report.Scenario, c report.Cell) string { return string(c.Row.Status) }},
-	{"sla_passed", func(v report.View, _ report.Scenario, c report.Cell) string {
-		return strconv.FormatBool(winners.Judge(c.Row, v.SLA).Passed)
+	{"sla_passed", func(v report.View, s report.Scenario, c report.Cell) string {
+		return strconv.FormatBool(s.Judge(c, v.SLA).Passed)
 	}},
 	{"request_throughput", metric("request_throughput")},
 	{"output_token_throughput", metric("output_throughput")},
@@ -82,7 +82,12 @@ var columns = []column{
 	}},
 	{"failure_reason", func(_ report.View, _ report.Scenario, c report.Cell) string { return c.Row.Reason }},
 	{"label", func(v report.View, _ report.Scenario, c report.Cell) string { return mark(v, c) }},
-	{"rank", func(_ report.View, s report.Scenario, c report.Cell) string { return positive(s.Rank(c.Digest)) }},
+	{"rank", func(_ report.View, s report.Scenario, c report.Cell) string {
+		if c.Repeats == nil && s.Decided(c).Repeats != nil {
+			return "" // the rank is that of the medians' line
+		}
+		return positive(s.Rank(c.Digest))
+	}},
 	{"max_concurrency", func(_ report.View, _ report.Scenario, c report.Cell) string {
 		if c.Row.Workload.Concurrency == nil {
 			return ""
@@ -91,8 +96,8 @@ var columns = []column{
 	}},
 	{"request_rate", func(_ report.View, _ report.Scenario, c report.Cell) string { return float(c.Row.Workload.Rate) }},
 	{"failure_class", func(_ report.View, _ report.Scenario, c report.Cell) string { return string(c.Row.Class) }},
-	{"sla_reasons", func(v report.View, _ report.Scenario, c report.Cell) string {
-		return strings.Join(winners.Judge(c.Row, v.SLA).Reasons, "; ")
+	{"sla_reasons", func(v report.View, s report.Scenario, c report.Cell) string {
+		return strings.Join(s.Judge(c, v.SLA).Reasons, "; ")
 	}},
 	{"total_token_throughput", metric("total_throughput")},
 	{"p50_e2e_ms", metric("e2e:p50")},
@@ -119,10 +124,24 @@ var columns = []column{
 		return c.Row.Time.Started.UTC().Format(time.RFC3339Nano)
 	}},
 	{"row", func(_ report.View, _ report.Scenario, c report.Cell) string { return c.Digest.String() }},
+	{"numbers", func(_ report.View, _ report.Scenario, c report.Cell) string {
+		if c.Repeats != nil {
+			return "median of repeats"
+		}
+		return "one run"
+	}},
+	{"repeats", func(_ report.View, _ report.Scenario, c report.Cell) string {
+		if c.Repeats == nil {
+			return ""
+		}
+		return strconv.Itoa(*c.Repeats)
+	}},
 }
 
 // CSV is one line a row: scenarios as declared, in each the cells by
-// concurrency, in each the rows best first. An empty cell is no number.
+// concurrency, in each the rows best first. A row that was repeated has a line of
+// its medians, with its rank, in front of the line of its run, which has none. An
+// empty cell is no number.
 func CSV(v report.View) ([]byte, error) {
 	var b bytes.Buffer
 	w := csv.NewWriter(&b)
@@ -133,11 +152,17 @@ func CSV(v report.View) ([]byte, error) {
 	err := w.Write(line)
 	for _, s := range v.Scenarios {
 		for _, cell := range s.Ordered(v.SLA) {
-			for i, c := range columns {
-				line[i] = c.of(v, s, cell)
+			lines := []report.Cell{cell}
+			if decided := s.Decided(cell); decided.Repeats != nil {
+				lines = []report.Cell{decided, cell}
 			}
-			if err == nil {
-				err = w.Write(line)
+			for _, x := range lines {
+				for i, c := range columns {
+					line[i] = c.of(v, s, x)
+				}
+				if err == nil {
+					err = w.Write(line)
+				}
 			}
 		}
 	}

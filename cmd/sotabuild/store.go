@@ -1,0 +1,78 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+func (a *app) storeDir() string {
+	if a.store != "" {
+		return a.store
+	}
+	return filepath.Join(a.dir, ".sotabuild")
+}
+
+// ofStores are names that are found in stores and hardly anywhere else: which of
+// them one has depends on what was run.
+var ofStores = []string{"id", "journal", "cas", "facts", "files", "compiled", "containers", "weights"}
+
+// existing is the folder of a store that is there, for commands that look at
+// what one holds: of a mistyped folder nothing is said that looks like an answer.
+// An empty folder is an empty store.
+func (a *app) existing() (string, error) {
+	dir := a.storeDir()
+	entries, err := os.ReadDir(dir)
+	hint := "write the campaign's folder with -C, or the store's with --store; `sotabuild apply` makes one"
+	var is *fs.PathError
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", fail(codeUsage, fmt.Errorf("there is no store at %s", relative(dir)), hint)
+	case errors.Is(err, fs.ErrPermission):
+		return dir, nil // it may be opened without being listed; who opens it tells
+	case errors.As(err, &is):
+		return "", fail(codeUsage, fmt.Errorf("%s is no store: %w", relative(dir), is.Err), hint)
+	case err != nil:
+		return "", err
+	case len(entries) > 0 && !slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return slices.Contains(ofStores, e.Name()) }):
+		return "", fail(codeUsage, fmt.Errorf("%s is no store: it holds other files", relative(dir)), hint)
+	}
+	return dir, nil
+}
+
+// named is the error of a store that --store names and that is not there. Where
+// none is named the campaign's own is meant, which may not be made yet.
+func (a *app) named() error {
+	if a.store == "" {
+		return nil
+	}
+	_, err := a.existing()
+	return err
+}
+
+// aboutStore adds what to do where the store, or something in it, is not ours
+// to open.
+func (a *app) aboutStore(err error) error {
+	var at *fs.PathError
+	if !errors.Is(err, fs.ErrPermission) || !errors.As(err, &at) {
+		return err
+	}
+	dir, bad := filepath.Abs(a.storeDir())
+	path, bad2 := filepath.Abs(at.Path)
+	if bad != nil || bad2 != nil {
+		return err
+	}
+	if rel, bad := filepath.Rel(dir, path); bad != nil || rel == ".." || strings.HasPrefix(rel, "../") {
+		return err
+	}
+	hint := "run this as the store's owner, or give a store of your own with --store FOLDER"
+	var ee *exitError
+	if errors.As(err, &ee) {
+		return fail(ee.code, ee.err, append(slices.Clone(ee.hints), hint)...)
+	}
+	return fail(codeError, err, hint)
+}
