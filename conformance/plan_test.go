@@ -143,12 +143,20 @@ func TestBudgetAndTimeline(t *testing.T) {
 	}
 	if r := s.must(6, "apply", "--deadline", "1ms"); !strings.Contains(r.err, "did not fit into the budget") {
 		t.Errorf("a deadline that has passed: %s", r.err)
+	} else if !strings.Contains(r.out, `○ bench.good["baseline"].chat.c2  left by the budget: over the deadline`) || strings.Contains(r.out, "cancelled") {
+		t.Errorf("what a budget leaves has no word of its own:\n%s", r.out)
 	}
 	if out := s.must(0, "plan").out; strings.Contains(out, "nothing to run") {
 		t.Errorf("what is left is no plan:\n%s", out)
 	}
 	s.must(0, "apply")
-	s.must(0, "apply", "--deadline", "1h", "--max-gpu-hours", "1")
+	s.must(0, "apply", "--deadline", "1h")
+	// No server of this campaign has a GPU: hours of them would bound nothing.
+	for _, command := range []string{"plan", "apply"} {
+		if r := s.must(7, command, "--deadline", "1h", "--max-gpu-hours", "1"); !strings.Contains(r.err, "bounds nothing here") || !strings.Contains(r.err, "--deadline") {
+			t.Errorf("%s with hours of no GPU: %s", command, r.err)
+		}
+	}
 	s.must(7, "apply", "--deadline", "soon")
 	for _, hours := range []string{"-1", "0", "NaN", "Inf", "much", ""} { // neither 0 nor an unset variable must read as no bound
 		s.must(7, "apply", "--max-gpu-hours", hours)

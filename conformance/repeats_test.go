@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -143,6 +144,8 @@ func TestRepeatsUntilStable(t *testing.T) {
 	}
 	if r := s.must(0, "apply", "--target", "winners.chat"); !strings.Contains(r.err, "the rounds of noise are not run") || strings.Contains(r.out, "repeat.") {
 		t.Errorf("with a target:\n%s%s", r.out, r.err)
+	} else if !strings.Contains(r.out, "\nFirst step: 3 new; ") || !strings.Contains(r.out, "= help.two.server  has the result of help.one.server: the same inputs") {
+		t.Errorf("a first apply does not say what its first step is:\n%s", r.out)
 	}
 	for _, less := range [][]string{{"--target", "winners.chat"}, {"--out", filepath.Join(t.TempDir(), "saved")}, {"--deadline", "1h"}} {
 		if r := s.must(0, append([]string{"plan", "--detailed-exitcode"}, less...)...); !strings.Contains(r.err, "the rounds of noise are not run") || strings.Contains(r.out, "repeat.") {
@@ -157,8 +160,14 @@ func TestRepeatsUntilStable(t *testing.T) {
 	}
 	if r := s.must(6, "apply", "--deadline", "1h"); strings.Contains(r.out, "✓ repeat.") {
 		t.Errorf("a round began under a budget:\n%s", r.out)
+	} else if !strings.Contains(r.err, "no round of repeat.chat was started") || !strings.Contains(r.err, "without --deadline") || strings.Contains(r.err, "did not fit") {
+		t.Errorf("the rounds that a budget leaves are not told from nodes that do not fit:\n%s", r.err)
 	}
 	s.must(0, "apply")
+	// The path leads through the servers in their turns.
+	if out := s.must(0, "show", "--timeline").out; !regexp.MustCompile(`repeat\.chat\.round\[1\]\.(two|slow|one)\[2\]  .*its turn came\n(?s:.*)decision  .*its input was there\n$`).MatchString(out) {
+		t.Errorf("the path of repeats does not say what was waited for:\n%s", out)
+	}
 	r := s.repeated()
 	first, tied := "first 1", "tied 1"
 	if got := r.verdicts(); len(got) != 3 || got["slow"] != "behind 2" || !(got["one"] == first && got["two"] == tied || got["one"] == tied && got["two"] == first) || len(r.Scenarios[0].Ranking.Best) != 2 {
@@ -286,7 +295,7 @@ func (s *site) idle() {
 // graph is stale and no server is started.
 func otherBounds(t *testing.T, s *site) {
 	s.edit("campaign.hcl", "threshold   = 0.05", "threshold   = 0.9")
-	if out := s.must(2, "plan", "--detailed-exitcode").out; !strings.Contains(out, "Plan: nothing to run") {
+	if out := s.must(2, "plan", "--detailed-exitcode").out; !regexp.MustCompile(`(?m)^Plan: \d+ cached; in rounds 1 stale\.$`).MatchString(out) {
 		t.Errorf("another threshold makes something stale:\n%s", out)
 	}
 	if out := s.must(0, "apply").out; strings.Contains(out, "▶") || !strings.Contains(out, "✓ repeat.chat.round[1].decision") {
@@ -307,6 +316,12 @@ func leftUnresolved(t *testing.T, s *site) {
 		t.Fatal(err)
 	}
 	s.write("campaign.hcl", steadyCampaign("one", "unsteady"))
+	s.must(0, "apply", "--target", "winners.chat")
+	// The sum says of both what may run, and the reason has no digests.
+	if out := s.must(2, "plan", "--detailed-exitcode").out; !regexp.MustCompile(`(?m)^Plan: \d+ cached; in rounds 6 stale, 1 later\.$`).MatchString(out) ||
+		!strings.Contains(out, "~ repeat.chat.round[1].one[1]  the set of sides that are measured in turns is another  +2 alike\n") {
+		t.Errorf("stale repeats below an idle graph:\n%s", out)
+	}
 	out := s.must(0, "apply").out
 	if !strings.Contains(out, "✓ repeat.chat.round[1].one[1]") || !strings.Contains(out, "✓ repeat.chat.round[1].unsteady[3]") {
 		t.Errorf("against another framework the repeats are not taken in turns:\n%s", out)

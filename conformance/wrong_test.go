@@ -258,6 +258,7 @@ func TestWrongPrograms(t *testing.T) {
 		{wrong{name: "OtherArchitecture", status: "failed", class: "start_failed", says: "exec format error"}, string(elf), 0o755, 5},
 		{wrong{name: "NoInterpreter", status: "failed", class: "start_failed", says: "no such file"}, "#!/no/such/interpreter\n", 0o755, 5},
 		{wrong{name: "NoHelp", status: "failed", class: "no_help", says: "exit code 2"}, "#!/bin/sh\necho usage >&2; exit 2\n", 0o755, 5},
+		{wrong{name: "NoServer", status: "failed", class: "no_help", says: "lists no flag but --help and --version"}, "#!/bin/sh\nexec /bin/true \"$@\"\n", 0o755, 5},
 		{wrong{name: "KilledWhileHelping", status: "failed", class: "no_help", says: "killed"}, "#!/bin/sh\nkill -9 $$\n", 0o755, 5},
 	} {
 		t.Run(p.name, func(t *testing.T) {
@@ -276,6 +277,7 @@ func TestWrongPrograms(t *testing.T) {
 			r := s.run("apply")
 			if p.code == 5 {
 				p.check(t, s, r)
+				p.saidOnce(t, s, r)
 				// A program without a help is asked once in an apply, not in each of
 				// its two steps.
 				if n := askedFor(s, "help.bad.server"); len(n) != 1 {
@@ -290,6 +292,36 @@ func TestWrongPrograms(t *testing.T) {
 				t.Error("something was written although nothing could start")
 			}
 		})
+	}
+}
+
+// saidOnce: why a program gave no help stands where it ended and in the last
+// words of an apply, and once for all of its candidates in what show lists; the
+// apply's plan and its sum count the same.
+func (w wrong) saidOnce(t *testing.T, s *site, r result) {
+	t.Helper()
+	all := r.out + r.err
+	if n := strings.Count(all, w.class+": "); n != 2 {
+		t.Errorf("an apply says %q %d times, want twice:\n%s", w.class, n, all)
+	}
+	if n := strings.Count(s.must(0, "show").out, w.class+": "); n != 1 {
+		t.Errorf("show says %q %d times, want once", w.class, n)
+	}
+	if w.class == "no_help" && w.name != "KilledWhileHelping" && (!strings.Contains(all, `write program = "PATH"`) || !strings.Contains(all, `use = "NAME"`)) {
+		t.Errorf("what to write is not said:\n%s", all)
+	}
+	_, after, _ := strings.Cut(r.out, "✗ help.bad.server")
+	for _, wrong := range []string{"not known yet", "help.bad.server  blocked"} {
+		if strings.Contains(after, wrong) {
+			t.Errorf("after it was asked an apply says %q:\n%s", wrong, after)
+		}
+	}
+	sums := regexp.MustCompile(`(?m)^(?:Plan|Applied): .*\b1 failed, (\d+) blocked\b`).FindAllStringSubmatch(r.out, -1)
+	if len(sums) != 2 || sums[0][1] != sums[1][1] {
+		t.Errorf("plan and apply count what is blocked as %q:\n%s", sums, r.out)
+	}
+	if out := s.must(0, "plan").out; !strings.Contains(out, "1 program gave no help when asked") || strings.Contains(out, "not known yet") {
+		t.Errorf("a plan after it was asked:\n%s", out)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sotabuild/sotabuild/engine/cache"
+	"github.com/sotabuild/sotabuild/engine/compile"
 	"github.com/sotabuild/sotabuild/engine/event"
 	"github.com/sotabuild/sotabuild/engine/plan"
 	"github.com/sotabuild/sotabuild/engine/plan/saved"
@@ -91,6 +93,15 @@ func (o planOptions) budget(cmd *cobra.Command, now time.Time) (plan.Budget, err
 	return b, nil
 }
 
+// binds refuses a bound of GPU-hours where nothing holds a GPU: it would bound
+// nothing, and read as if it did.
+func binds(b plan.Budget, g *compile.Graph) error {
+	if b.GPUSeconds == 0 || slices.ContainsFunc(g.Actions, func(a compile.Action) bool { return len(a.Resources.GPUs) > 0 }) {
+		return nil
+	}
+	return fail(codeUsage, errors.New("--max-gpu-hours bounds nothing here: no node of this campaign holds a GPU"), "write --deadline to bound the time that it takes")
+}
+
 // readPlan reads a saved plan and takes over its options and variables.
 func (a *app) readPlan(path string, o *planOptions) (saved.Plan, error) {
 	if len(o.targets)+len(o.replace) > 0 {
@@ -120,6 +131,9 @@ func (a *app) apply(ctx context.Context, store *cache.Local, c *lang.Campaign, o
 	if err != nil {
 		return err
 	}
+	if err := binds(budget, s.Graph); err != nil {
+		return err
+	}
 	if bound != nil {
 		if err := a.bind(s, store, *bound, o); err != nil {
 			return err
@@ -127,7 +141,7 @@ func (a *app) apply(ctx context.Context, store *cache.Local, c *lang.Campaign, o
 	}
 	r := run{app: a, budget: budget, store: store, id: newRunID(), interrupt: interrupt, started: time.Now(), ends: map[string]event.Event{}}
 	if len(s.Unasked) > 0 {
-		sum, err := r.once(ctx, s, planOptions{targets: s.Unasked})
+		sum, err := r.ask(ctx, s)
 		if err != nil {
 			return err
 		}

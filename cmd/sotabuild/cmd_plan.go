@@ -36,8 +36,8 @@ type planOptions struct {
 func (o *planOptions) register(cmd *cobra.Command) {
 	cmd.Flags().StringArrayVar(&o.targets, "target", nil, "only this node or block and what it needs; may be repeated")
 	cmd.Flags().StringArrayVar(&o.replace, "replace", nil, "run this node although it is cached; may be repeated")
-	cmd.Flags().StringVar(&o.gpuHours, "max-gpu-hours", "", "start only what fits, by what it took the last time, and what tells most first; the rest is left to the next apply (exit 6)")
-	cmd.Flags().StringVar(&o.deadline, "deadline", "", "start only what ends by then: a span (\"90m\") or a time (2026-12-01T06:00:00Z)")
+	cmd.Flags().StringVar(&o.gpuHours, "max-gpu-hours", "", "start only what fits, by what it took the last time, and what tells most first; no round of repeats or a rate search; the rest is left to the next apply (exit 6)")
+	cmd.Flags().StringVar(&o.deadline, "deadline", "", "start only what ends by then, and no round: a span (\"90m\") or a time (2026-12-01T06:00:00Z)")
 }
 
 func planCommand(a *app) *cobra.Command {
@@ -63,6 +63,9 @@ func planCommand(a *app) *cobra.Command {
 			if p.Budget, err = o.budget(cmd, time.Now()); err != nil {
 				return err
 			}
+			if err := binds(p.Budget, s.Graph); err != nil {
+				return err
+			}
 			beside, err := s.loops(inRounds)
 			if err != nil {
 				return err
@@ -71,6 +74,7 @@ func planCommand(a *app) *cobra.Command {
 				a.noteRounds(s.Rounds, why)
 				beside = nil
 			}
+			p.Rounds = beside.counts()
 			if err := a.writePlan(s, p, beside, o); err != nil {
 				return err
 			}
@@ -182,18 +186,11 @@ func (a *app) showPlan(w io.Writer, s prepare.Outline, p *plan.Plan, order []bud
 		fmt.Fprintf(w, "%s\n", b)
 		return nil
 	}
-	st := a.style(w)
 	lines := p.Lines(s.Graph)
 	if all {
 		lines = p.All(s.Graph)
 	}
-	for _, l := range lines {
-		fmt.Fprintf(w, "%s %s  %s\n", st.mark(l.Mark), l.Addr, st.dim(l.Text))
-	}
-	fmt.Fprintln(w, st.bold(p.Totals()))
-	if e := p.Estimate.String(); e != "" {
-		fmt.Fprintln(w, st.dim(e))
-	}
+	a.writeLines(w, lines, p.Totals(), p.Estimate)
 	for i, o := range order {
 		if i == 0 {
 			fmt.Fprintln(w, "Within the budget, what tells most first:")
@@ -201,9 +198,39 @@ func (a *app) showPlan(w io.Writer, s prepare.Outline, p *plan.Plan, order []bud
 		fmt.Fprintln(w, forecast(i+1, o))
 	}
 	fmt.Fprint(w, beside.text())
-	helps := slices.DeleteFunc(slices.Clone(s.Unasked), func(addr string) bool { return addr == campaign.HostAddr || addr == campaign.ClientAddr })
-	if len(helps) > 0 {
-		fmt.Fprintf(w, "The help of %s is not known yet: apply asks for it first and checks every flag before the first server starts.\n", result.Count(len(helps), "program"))
+	unasked(w, s, p)
+	return nil
+}
+
+// writeLines prints a plan's lines, their sum and what it may take.
+func (a *app) writeLines(w io.Writer, lines []plan.Line, sum string, e plan.Estimate) {
+	st := a.style(w)
+	for _, l := range lines {
+		fmt.Fprintf(w, "%s %s  %s\n", st.mark(l.Mark), l.Addr, st.dim(l.Text))
+	}
+	fmt.Fprintln(w, st.bold(sum))
+	if e := e.String(); e != "" {
+		fmt.Fprintln(w, st.dim(e))
+	}
+}
+
+// unasked says what apply asks before anything else, by the plan of it.
+func unasked(w io.Writer, s prepare.Outline, p *plan.Plan) {
+	never, again := 0, 0
+	for _, addr := range s.Unasked {
+		switch id, ok := s.Graph.Lookup(addr); {
+		case addr == campaign.HostAddr || addr == campaign.ClientAddr:
+		case ok && p.Nodes[id].Reason.Cause == plan.CauseRetry:
+			again++
+		default:
+			never++
+		}
+	}
+	if never > 0 {
+		fmt.Fprintf(w, "The help of %s is not known yet: apply asks for it first and checks every flag before the first server starts.\n", result.Count(never, "program"))
+	}
+	if again > 0 {
+		fmt.Fprintf(w, "%s gave no help when asked: apply asks again, and measures the others if that fails.\n", result.Count(again, "program"))
 	}
 	if slices.Contains(s.Unasked, campaign.ClientAddr) {
 		fmt.Fprintln(w, "The client was not calibrated on this machine within a week: apply does so first, in some ten seconds.")
@@ -211,5 +238,4 @@ func (a *app) showPlan(w io.Writer, s prepare.Outline, p *plan.Plan, order []bud
 	if slices.Contains(s.Unasked, campaign.HostAddr) {
 		fmt.Fprintln(w, "The GPUs were not looked at within a day: apply does so first, and stops where a field is out of range.")
 	}
-	return nil
 }

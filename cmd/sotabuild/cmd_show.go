@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -66,14 +67,22 @@ func showCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// listFailed says why candidates have no number.
+// listFailed says why candidates have no number, each reason once: first a
+// candidate's scenarios are put together, then the candidates that have the same.
 func (a *app) listFailed(v report.View) {
+	var in, all sharing
 	for _, s := range v.Scenarios {
 		for _, c := range s.Cells {
 			if c.Row.Status != result.OK {
-				fmt.Fprintf(a.out, "%s %s in %s: %s, %s: %s\n", c.Framework, c.Candidate, s.Name, c.Row.Status, c.Row.Class, oneLine(c.Row.Reason))
+				in.add(failing{c.Framework, c.Candidate, fmt.Sprintf("%s, %s: %s", c.Row.Status, c.Row.Class, oneLine(c.Row.Reason))}, s.Name)
 			}
 		}
+	}
+	for _, f := range in.order {
+		all.add(failing{f.framework, strings.Join(in.names[f], ", "), f.reason}, f.name)
+	}
+	for _, f := range all.order {
+		fmt.Fprintf(a.out, "%s %s in %s: %s\n", f.framework, strings.Join(all.names[f], ", "), f.name, f.reason)
 	}
 }
 

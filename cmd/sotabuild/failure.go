@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -68,4 +69,27 @@ func lastLines(path string, n int) []string {
 	}
 	lines := strings.Split(strings.TrimRight(string(b), "\n"), "\n")
 	return lines[max(0, len(lines)-n):]
+}
+
+// failing is what shares a reason of having no number: name is a candidate, or
+// where candidates have it.
+type failing struct{ framework, name, reason string }
+
+// sharing collects what else is said of the same, each once and in order.
+type sharing struct {
+	order []failing
+	names map[failing][]string
+}
+
+func (s *sharing) add(f failing, name string) {
+	if s.names == nil {
+		s.names = map[failing][]string{}
+	}
+	list, seen := s.names[f]
+	if !seen {
+		s.order = append(s.order, f)
+	}
+	if !slices.Contains(list, name) {
+		s.names[f] = append(list, name)
+	}
 }

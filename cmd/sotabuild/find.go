@@ -114,15 +114,9 @@ func (a *app) completeNodes(cmd *cobra.Command, _ []string, _ string) ([]string,
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
-	views, err := s.loops(nil)
+	graphs, err := s.graphs()
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
-	}
-	graphs := []*compile.Graph{s.Graph}
-	for _, v := range slices.Concat(views...) {
-		for _, r := range v.view.Rounds {
-			graphs = append(graphs, r.Graph)
-		}
 	}
 	var out []string
 	for _, g := range graphs {

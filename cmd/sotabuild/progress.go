@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -12,6 +13,8 @@ import (
 	"golang.org/x/term"
 
 	"github.com/sotabuild/sotabuild/engine/event"
+	"github.com/sotabuild/sotabuild/engine/sched"
+	"github.com/sotabuild/sotabuild/engine/sched/work"
 	"github.com/sotabuild/sotabuild/stdlib/result"
 )
 
@@ -26,6 +29,7 @@ type progress struct {
 	live    bool
 	mu      sync.Mutex
 	running []running
+	folders map[string]string // of tasks that run and have a server, by task
 	drawn   int
 	total   int
 	done    int
@@ -35,12 +39,13 @@ type progress struct {
 }
 
 type running struct {
-	node, text string
+	node, task string
+	text       string // the phase that an event told
 	since      time.Time
 }
 
 func newProgress(a *app, s *session) *progress {
-	p := &progress{w: a.out, st: a.style(a.out), json: a.json, stop: make(chan struct{})}
+	p := &progress{w: a.out, st: a.style(a.out), json: a.json, folders: map[string]string{}, stop: make(chan struct{})}
 	p.live = !a.json && redraws(a.out)
 	if p.live {
 		p.ticker = time.NewTicker(200 * time.Millisecond)
@@ -100,8 +105,11 @@ func (p *progress) line(e event.Event) {
 	case event.ApplyStarted:
 		p.total, p.done = e.Counts["new"]+e.Counts["stale"]+e.Counts["later"], 0
 	case event.NodeStarted:
-		p.running = append(p.running, running{e.Node, "", e.Time})
+		p.running = append(p.running, running{e.Node, e.Task, "", e.Time})
 	case event.TaskStarted:
+		if dir := filepath.Dir(e.Log); p.live && serving(dir) {
+			p.folders[e.Task] = dir
+		}
 		p.print("▶ ", e.Node, "started, logs in "+relative(e.Log))
 	case event.NodeProgress:
 		for i := range p.running {
@@ -116,16 +124,24 @@ func (p *progress) line(e event.Event) {
 		switch e.State {
 		case "ok":
 		case "cancelled":
-			mark, text = p.st.yellow("!"), cmp.Or(e.Reason, "cancelled")
+			mark, text = notRun(p.st, e)
 		default:
 			mark, text = p.st.red("✗"), fmt.Sprintf("%s: %s", e.Class, e.Reason)
 		}
 		p.print(mark+" ", e.Node, text)
 	case event.NodeCached:
 		p.done++
-		p.print(p.st.dim("= "), e.Node, "same inputs after all, kept")
+		text := "same inputs after all, kept"
+		if e.By != "" {
+			text = "has the result of " + e.By + ": the same inputs"
+		}
+		p.print(p.st.dim("= "), e.Node, text)
 	case event.NodeBlocked:
-		p.print(p.st.red("! "), e.Node, "blocked by "+e.By)
+		text := "blocked by " + e.By
+		if e.By == e.Node {
+			text = "blocked: " + e.Reason
+		}
+		p.print(p.st.red("! "), e.Node, text)
 	case event.NodeRetry:
 		p.drop(e.Node)
 		p.print(p.st.yellow("↻ "), e.Node, fmt.Sprintf("attempt %d after %s: %s", e.Attempt, e.Class, e.Reason))
@@ -140,7 +156,7 @@ func (p *progress) line(e event.Event) {
 	case event.Killing:
 		p.print(p.st.yellow("! "), "interrupt", "stopping what runs; once more to leave at once")
 	case event.Warning:
-		p.print(p.st.yellow("! "), e.Node, e.Text)
+		p.print(p.st.yellow("! "), e.Node, "warning: "+e.Text)
 	}
 }
 
@@ -156,6 +172,19 @@ func draining(e event.Event) string {
 		return "finishes; it is the last of its task"
 	}
 	return "finishes; left to the next apply: " + result.Count(left, "more node") + " of its task"
+}
+
+// notRun is the mark and the words of a node that came to no end.
+func notRun(st style, e event.Event) (mark, text string) {
+	switch {
+	case e.Class == sched.LeftOut:
+		return st.yellow("○"), "left by the budget: " + e.Reason
+	case e.Class == "" && e.Reason == "":
+		return st.yellow("○"), "not started"
+	case e.Reason == work.Left:
+		return st.yellow("○"), e.Reason
+	}
+	return st.yellow("■"), cmp.Or(e.Reason, e.Class)
 }
 
 func (p *progress) print(mark, node, text string) {
@@ -184,7 +213,12 @@ func (p *progress) draw() {
 		return
 	}
 	cols := width(p.w)
+	seen := map[string]bool{}
 	for _, r := range p.running {
+		if dir, ok := p.folders[r.task]; ok && r.text == "" {
+			r.text = phase(dir, !seen[r.task])
+			seen[r.task] = true
+		}
 		text := fmt.Sprintf("  %s  %s  %s", r.node, time.Since(r.since).Round(time.Second), r.text)
 		fmt.Fprintln(p.w, clip(text, cols))
 	}

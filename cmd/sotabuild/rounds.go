@@ -76,11 +76,23 @@ func (v loopViews) changes() int {
 		switch {
 		case l.Undecided:
 			n++
-		case l.Rounds != nil && !l.view.Over:
-			n += l.view.Rounds[len(l.view.Rounds)-1].Plan.Counts.Changes()
+		default:
+			n += l.view.Left().Changes()
 		}
 	}
 	return n
+}
+
+// counts are the totals of the rounds that can be planned now, by what may run.
+func (v loopViews) counts() plan.Counts {
+	var sum plan.Counts
+	for _, l := range slices.Concat(v...) {
+		c := l.view.Left()
+		sum.New += c.New
+		sum.Stale += c.Stale
+		sum.Later += c.Later
+	}
+	return sum
 }
 
 func (v loopViews) text() string {
@@ -191,8 +203,8 @@ func (r *run) runLoop(ctx context.Context, s *session, l rounds.Loop, replace []
 	c := rounds.Config(s.Prepared, r.store, plan.Options{Replace: replace, Now: time.Now()})
 	if !r.budget.Empty() {
 		v, err := l.Rounds.Plan(c)
-		if err == nil && !v.Over {
-			r.total.Left++
+		if err == nil && v.Left().Changes() > 0 {
+			r.unstarted = append(r.unstarted, l.Addr)
 		}
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sotabuild/sotabuild/engine/cache"
@@ -33,7 +34,21 @@ type run struct {
 	ranBefore int                    // nodes that are cached in plan because this apply ran them
 	ends      map[string]event.Event // the last word on each finished node
 	unfound   []error                // loops that came to no answer
+	unstarted []string               // loops of which the budget let no round start
 	looked    bool                   // at the host, before the first task
+}
+
+// ask plans and runs what the plan of the rest needs to know.
+func (r *run) ask(ctx context.Context, s *session) (sched.Summary, error) {
+	p, err := makePlan(s.Graph, s.store, planOptions{targets: s.Unasked})
+	if err != nil {
+		return sched.Summary{}, err
+	}
+	if p.Counts.Changes() > 0 && !r.app.json {
+		r.app.writeLines(r.app.out, p.Lines(s.Graph), "First step: "+p.Counts.ToRun()+"; the rest is planned with what is learned here.", p.Estimate)
+		unasked(r.app.out, s.Outline, p)
+	}
+	return r.start(ctx, s, p)
 }
 
 // once plans and runs.
@@ -42,6 +57,19 @@ func (r *run) once(ctx context.Context, s *session, o planOptions) (sched.Summar
 	if err != nil {
 		return sched.Summary{}, err
 	}
+	if p.Counts.Changes() > 0 && !r.app.json {
+		p.Budget = r.budget
+		asked := s.Outline
+		asked.Unasked = nil // ask did, also where nothing answered
+		if err := r.app.showPlan(r.app.out, asked, p, order(s.Graph, s.store, p), nil, false); err != nil {
+			return sched.Summary{}, err
+		}
+	}
+	return r.start(ctx, s, p)
+}
+
+// start runs a plan of the campaign's graph.
+func (r *run) start(ctx context.Context, s *session, p *plan.Plan) (sched.Summary, error) {
 	r.plan, r.ranBefore = p, 0
 	for i := range p.Nodes {
 		if _, ran := r.ends[s.Graph.Actions[i].Addr]; ran && p.Nodes[i].Verdict == plan.Cached {
@@ -49,11 +77,6 @@ func (r *run) once(ctx context.Context, s *session, o planOptions) (sched.Summar
 		}
 	}
 	p.Budget = r.budget
-	if p.Counts.Changes() > 0 && !r.app.json {
-		if err := r.app.showPlan(r.app.out, s.Outline, p, order(s.Graph, s.store, p), nil, false); err != nil {
-			return sched.Summary{}, err
-		}
-	}
 	blocks, err := s.blocks()
 	if err != nil {
 		return sched.Summary{}, err
@@ -105,6 +128,9 @@ func (r *run) exec(ctx context.Context, s *session, p *plan.Plan, executor func(
 		if e.Type == event.NodeFinished {
 			r.ends[e.Node] = e
 		}
+		if before, failed := r.ends[e.Node]; !r.app.json && failed && e.Type == event.NodeBlocked && e.By == e.Node && before.State != "ok" {
+			return // not tried again, and its failure stands on the screen
+		}
 		screen.event(e)
 	}
 	sum, err := sched.Run(ctx, sched.Config{
@@ -138,7 +164,7 @@ func (r *run) finish(s *session) error {
 	}
 	if !a.json {
 		fmt.Fprint(a.out, v.Table(width(a.out)))
-		fmt.Fprintf(a.out, "%s\n", st.bold(totals(r.total, time.Since(r.started))))
+		fmt.Fprintf(a.out, "%s\n", st.bold(r.totals(time.Since(r.started))))
 		fmt.Fprintf(a.out, "Report: %s\n", filepath.Join(relative(dir), "final_report.md"))
 	}
 	for _, n := range r.total.FailedNodes {
@@ -152,11 +178,25 @@ func (r *run) finish(s *session) error {
 		return done(codeNodeFailed)
 	case len(r.unfound) > 0:
 		return fail(codeNodeFailed, errors.Join(r.unfound...), "`sotabuild apply` measures that round again")
-	case r.total.Left > 0:
-		return fail(codeGate, errors.New(result.Count(r.total.Left, "node")+" did not fit into the budget"),
-			"`sotabuild plan` shows them, the next `sotabuild apply` goes on with them")
+	case r.total.Left > 0 || r.unstarted != nil:
+		return r.leftOver()
 	}
 	return r.unanswered(s, v)
+}
+
+// leftOver says what a budget left, and what goes on with it: what did not fit
+// may fit the next time, and rounds never do.
+func (r *run) leftOver() error {
+	var causes, hints []string
+	if n := r.total.Left; n > 0 {
+		causes = append(causes, result.Count(n, "node")+" did not fit into the budget")
+		hints = append(hints, "`sotabuild plan` shows what is left, the next `sotabuild apply` goes on with it")
+	}
+	if r.unstarted != nil {
+		causes = append(causes, "no round of "+strings.Join(r.unstarted, ", ")+" was started: "+underBound+", so under one none starts, however much of it is left")
+		hints = append(hints, "`sotabuild apply` without --deadline and --max-gpu-hours runs the rounds")
+	}
+	return fail(codeGate, errors.New(strings.Join(causes, "\n")), hints...)
 }
 
 // lookAgain compares the host with what it was before this apply, and before
@@ -184,7 +224,9 @@ func (r *run) lookAgain(store string) error {
 	return err
 }
 
-func totals(s sched.Summary, d time.Duration) string {
+// totals is the sum of an apply, which took d.
+func (r *run) totals(d time.Duration) string {
+	s := r.total
 	text := fmt.Sprintf("Applied: %s run, %d cached", result.Count(s.OK+s.KeptFailures+s.Failed, "node"), s.Cached)
 	if n := s.KeptFailures; n > 0 {
 		text += ", " + result.Count(n, "failed candidate") + " kept"
@@ -192,10 +234,13 @@ func totals(s sched.Summary, d time.Duration) string {
 	for _, p := range []struct {
 		n    int
 		word string
-	}{{s.Failed, "failed"}, {s.Blocked, "blocked"}, {s.Cancelled, "cancelled"}, {s.Left, "left by the budget"}} {
+	}{{s.Failed, "failed"}, {s.Blocked, "blocked"}, {s.Cancelled, "interrupted"}, {s.Left, "left by the budget"}} {
 		if p.n > 0 {
 			text += fmt.Sprintf(", %d %s", p.n, p.word)
 		}
+	}
+	if n := len(r.unstarted); n > 0 {
+		text += ", no round of " + result.Count(n, "loop") + " started"
 	}
 	return text + fmt.Sprintf(" in %s.", d.Round(10*time.Millisecond))
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sotabuild/sotabuild/engine/compile"
 	"github.com/sotabuild/sotabuild/engine/event"
 	"github.com/sotabuild/sotabuild/engine/event/timeline"
 )
@@ -18,43 +19,86 @@ import (
 // timelineOf reads the events of a run, "" being the newest one.
 func timelineOf(s *session, run string) (timeline.Line, error) {
 	dir := filepath.Join(s.dir, "events")
+	var events []event.Event
+	var err error
 	if run == "" {
-		list, err := os.ReadDir(dir)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return timeline.Line{}, err
-		}
-		for _, e := range list { // names begin with the time, so the last is the newest
-			if name, ok := strings.CutSuffix(e.Name(), ".jsonl"); ok {
-				run = name
-			}
-		}
-		if run == "" {
-			return timeline.Line{}, fail(codeError, errors.New("nothing was applied here yet"), "`sotabuild apply` writes what show --timeline reads")
-		}
+		events, err = newestEvents(dir)
+	} else {
+		events, err = readEvents(filepath.Join(dir, run+".jsonl"))
 	}
-	events, err := readEvents(filepath.Join(dir, run+".jsonl"))
 	if err != nil {
 		return timeline.Line{}, err
 	}
-	return timeline.Read(events, timeline.Facts{
-		Needs: func(node string) []string {
-			id, ok := s.Graph.Lookup(node)
+	graphs, err := s.graphs()
+	if err != nil {
+		return timeline.Line{}, err
+	}
+	return timeline.Read(events, func(node string) (timeline.Node, bool) {
+		for _, g := range graphs {
+			id, ok := g.Lookup(node)
 			if !ok {
-				return nil
+				continue
 			}
-			var out []string
-			for _, from := range s.Graph.Needs(id) {
-				out = append(out, s.Graph.Actions[from].Addr)
+			a := &g.Actions[id]
+			out := timeline.Node{GPUs: a.Resources.GPUs, Quiet: a.Resources.Quiet}
+			for _, from := range a.Data {
+				out.Needs = append(out.Needs, g.Actions[from].Addr)
 			}
-			return out
-		},
-		GPUs: func(node string) []string {
-			if id, ok := s.Graph.Lookup(node); ok {
-				return s.Graph.Actions[id].Resources.GPUs
+			for _, from := range a.Orders {
+				out.After = append(out.After, g.Actions[from].Addr)
 			}
-			return nil
-		},
+			return out, true
+		}
+		return timeline.Node{}, false
 	}), nil
+}
+
+// newestEvents reads the log of the newest run. Names begin with the second of
+// the start; of those that share it the events tell which came last.
+func newestEvents(dir string) ([]event.Event, error) {
+	list, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	var newest []event.Event
+	second := ""
+	for _, e := range slices.Backward(list) {
+		name, ok := strings.CutSuffix(e.Name(), ".jsonl")
+		if !ok {
+			continue
+		}
+		at, _, _ := strings.Cut(name, "-")
+		if second != "" && at != second {
+			break
+		}
+		second = at
+		events, err := readEvents(filepath.Join(dir, e.Name()))
+		if err != nil {
+			return nil, err
+		}
+		if len(newest) == 0 || len(events) > 0 && events[0].Time.After(newest[0].Time) {
+			newest = events
+		}
+	}
+	if second == "" {
+		return nil, fail(codeError, errors.New("nothing was applied here yet"), "`sotabuild apply` writes what show --timeline reads")
+	}
+	return newest, nil
+}
+
+// graphs are the campaign's and those of the rounds beside it that are known.
+func (s *session) graphs() ([]*compile.Graph, error) {
+	views, err := s.loops(nil)
+	if err != nil {
+		return nil, err
+	}
+	out := []*compile.Graph{s.Graph}
+	for _, v := range slices.Concat(views...) {
+		for _, r := range v.view.Rounds {
+			out = append(out, r.Graph)
+		}
+	}
+	return out, nil
 }
 
 // readEvents reads a run's log. The last line of a killed apply may be torn.

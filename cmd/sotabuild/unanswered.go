@@ -54,12 +54,16 @@ func (r *run) withoutResult(s *session, v report.View) []string {
 			continue
 		}
 		text := "no result for " + name
+		var who sharing
 		for _, sc := range v.Scenarios {
 			for _, c := range sc.Cells {
 				if c.Framework+" in "+sc.Name == name {
-					text += fmt.Sprintf("\n  %s: %s: %s", c.Candidate, c.Row.Class, oneLine(c.Row.Reason))
+					who.add(failing{reason: fmt.Sprintf("%s: %s", c.Row.Class, oneLine(c.Row.Reason))}, c.Candidate)
 				}
 			}
+		}
+		for _, f := range who.order {
+			text += fmt.Sprintf("\n  %s: %s", strings.Join(who.names[f], ", "), f.reason)
 		}
 		out = append(out, text)
 	}

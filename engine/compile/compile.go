@@ -63,6 +63,9 @@ type Kind struct {
 	// the spec of the node. It is not hashed, so another rule makes no key new.
 	// nil takes the newest final one.
 	Accept func(spec any) samples.Rule
+	// Words say of a fact, by name, that it changed, where its values tell people
+	// nothing (a digest of many things). nil has none.
+	Words map[string]string
 }
 
 // Decl is one action as the domain declares it.

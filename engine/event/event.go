@@ -21,8 +21,8 @@ const (
 	ApplyStarted  Type = "apply_started"  // Counts: what the plan says
 	NodeStarted   Type = "node_started"   // Node, Kind, Attempt, Task
 	NodeProgress  Type = "node_progress"  // Node, Text (a phase: "healthy", "step chat 40/80")
-	NodeFinished  Type = "node_finished"  // Node, State, Class, Reason, Seconds, Log
-	NodeCached    Type = "node_cached"    // Node: found by key after its inputs were known (cut off)
+	NodeFinished  Type = "node_finished"  // Node, State, Class, Reason, Seconds, Log; a cancelled one of class "budget" was left by it
+	NodeCached    Type = "node_cached"    // Node: found by key after its inputs were known (cut off); By, whose record it is if another node's
 	NodeBlocked   Type = "node_blocked"   // Node, By, Reason
 	NodeRetry     Type = "node_retry"     // Node, Attempt (the next), Class, Reason
 	TaskStarted   Type = "task_started"   // Task, Executor, Node (first of the batch), Log

@@ -166,7 +166,7 @@ func TestPlanText(t *testing.T) {
 		return v.Text()
 	}
 	none := "Estimate: none, as nothing like it was run before.\n"
-	if got, want := text(), "+ count.round[1].work  never run  +1 downstream\nPlan: 1 new, 1 later.\n"+none+
+	if got, want := text(), "+ count.round[1].work  never run  +1 downstream\ncount.round[1]: 1 new, 1 later.\n"+none+
 		"? count.round[2…5]  possible; round 1 decides\n"; got != want {
 		t.Errorf("before:\n%s\nwant\n%s", got, want)
 	}

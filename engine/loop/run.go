@@ -43,13 +43,28 @@ func (l *Loop) Plan(c Config) (View, error) {
 	return v, nil
 }
 
+// Left are the totals of the round that is next; zero of a loop that is over,
+// and of the zero View.
+func (v View) Left() plan.Counts {
+	if v.Over || len(v.Rounds) == 0 {
+		return plan.Counts{}
+	}
+	return v.Rounds[len(v.Rounds)-1].Plan.Counts
+}
+
 // Text is the view for people: a line for each finished round, the plan of the
 // next one, and which rounds are possible after it.
 func (v View) Text() string {
 	var b strings.Builder
 	for _, r := range v.Rounds {
 		if r.Decision == nil {
-			b.WriteString(r.Plan.Text(r.Graph))
+			for _, line := range r.Plan.Lines(r.Graph) {
+				b.WriteString(line.String() + "\n")
+			}
+			fmt.Fprintf(&b, "%s: %s.\n", v.Loop.Address(r.Number), r.Plan.Sum())
+			if e := r.Plan.Estimate.String(); e != "" {
+				b.WriteString(e + "\n")
+			}
 			if rest := v.Loop.Bound - r.Number; rest > 0 {
 				fmt.Fprintf(&b, "? %s.round[%s]  possible; round %d decides\n", v.Loop.at(), span(r.Number+1, v.Loop.Bound), r.Number)
 			}

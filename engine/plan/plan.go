@@ -114,6 +114,9 @@ type Plan struct {
 	Serial uint64
 	// Budget bounds what running the plan may use; Make leaves it empty.
 	Budget Budget
+	// Rounds are the totals of what is run beside the graph, for Totals; Make
+	// leaves them empty.
+	Rounds Counts
 }
 
 // Budget bounds a run. Zero fields bound nothing.

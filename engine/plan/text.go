@@ -119,13 +119,19 @@ func (p *Plan) Text(g *compile.Graph) string {
 	return b.String()
 }
 
-// Totals is the line "Plan: 3 new, 2 stale, 40 cached.".
-func (p *Plan) Totals() string {
-	outside, kept := 0, 0
+// Totals is the line "Plan: 3 new, 2 stale, 40 cached; in rounds 6 new.".
+func (p *Plan) Totals() string { return "Plan: " + p.Sum() + "." }
+
+// Sum is the totals as a phrase. A node that has failed in this apply is counted
+// apart from those that it blocks.
+func (p *Plan) Sum() string {
+	outside, kept, failed := 0, 0, 0
 	for i := range p.Nodes {
 		switch n := &p.Nodes[i]; {
 		case n.Reason.Cause == CauseTarget:
 			outside++
+		case n.Verdict == Blocked && n.Reason.Cause == CauseRetry:
+			failed++
 		case n.Verdict == Cached && n.Record.Outcome.State == cache.Failed:
 			kept++
 		}
@@ -135,13 +141,21 @@ func (p *Plan) Totals() string {
 	if kept > 0 {
 		cached += fmt.Sprintf(" (%d of them failed for good)", kept)
 	}
-	run := list(count(c.New, "new"), count(c.Stale, "stale"), count(c.Later, "later"))
-	rest := list(count(c.Blocked, "blocked"), count(c.Sealed, "sealed"), cached,
+	run, beside := c.ToRun(), p.Rounds.ToRun()
+	rest := list(count(failed, "failed"), count(c.Blocked-failed, "blocked"), count(c.Sealed, "sealed"), cached,
 		count(c.Skipped-outside, "skipped"), count(outside, "outside the targets"))
-	if run == "" {
+	if run == "" && beside == "" {
 		run = "nothing to run"
 	}
-	return "Plan: " + list(run, rest) + "."
+	if beside != "" {
+		beside = "; in rounds " + beside
+	}
+	return list(run, rest) + beside
+}
+
+// ToRun is what may run as a phrase; "" if nothing may.
+func (c Counts) ToRun() string {
+	return list(count(c.New, "new"), count(c.Stale, "stale"), count(c.Later, "later"))
 }
 
 func count(n int, word string) string {
@@ -193,14 +207,15 @@ func (p *Plan) Why(g *compile.Graph, id graph.NodeID) string { return p.why(g, i
 
 func (p *Plan) why(g *compile.Graph, id graph.NodeID, was bool) string {
 	n := &p.Nodes[id]
-	text := p.cause(g, n)
+	text := p.cause(g, id)
 	if was && n.Reason.Was != "" {
 		text += "  (was " + n.Reason.Was + ")"
 	}
 	return text
 }
 
-func (p *Plan) cause(g *compile.Graph, n *Node) string {
+func (p *Plan) cause(g *compile.Graph, id graph.NodeID) string {
+	n, kind := &p.Nodes[id], g.Actions[id].Kind
 	why := n.Reason
 	switch why.Cause {
 	case CauseNone:
@@ -211,10 +226,13 @@ func (p *Plan) cause(g *compile.Graph, n *Node) string {
 		if why.Text != "" {
 			return why.Text
 		}
-		return changesText(why.Changes)
+		return changesText(why.Changes, kind.Words)
 	case CauseInput:
 		return "waits for " + g.Actions[why.Root].Addr
 	case CauseRetry:
+		if n.Verdict == Blocked { // The apply that has just tried it has said why.
+			return "failed in this apply: " + n.Record.Outcome.Class
+		}
 		return "failed the last time: " + why.Text
 	case CauseReplace:
 		return "is to be replaced"
@@ -226,7 +244,10 @@ func (p *Plan) cause(g *compile.Graph, n *Node) string {
 	case CauseUpstream:
 		root := &p.Nodes[why.Root]
 		if root.Verdict == Skipped {
-			return fmt.Sprintf("needs %s, which is skipped: %s", g.Actions[why.Root].Addr, p.cause(g, root))
+			return fmt.Sprintf("needs %s, which is skipped: %s", g.Actions[why.Root].Addr, p.cause(g, why.Root))
+		}
+		if root.Verdict == Blocked { // It has a line of its own, which says why.
+			return fmt.Sprintf("needs %s, which failed", g.Actions[why.Root].Addr)
 		}
 		return fmt.Sprintf("needs %s, which failed: %s", g.Actions[why.Root].Addr, root.Record.Outcome.Text())
 	case CauseTarget:
@@ -237,8 +258,9 @@ func (p *Plan) cause(g *compile.Graph, n *Node) string {
 	panic("plan: unknown cause " + string(why.Cause))
 }
 
-// changesText names the first differing facts.
-func changesText(changes []key.Change) string {
+// changesText names the first differing facts, by the kind's words for those
+// whose values say nothing.
+func changesText(changes []key.Change, words map[string]string) string {
 	const most = 3
 	var parts []string
 	for i, c := range changes {
@@ -246,7 +268,11 @@ func changesText(changes []key.Change) string {
 			parts = append(parts, fmt.Sprintf("and %d more", len(changes)-most))
 			break
 		}
-		parts = append(parts, c.String())
+		text, ok := words[c.Name]
+		if !ok {
+			text = c.String()
+		}
+		parts = append(parts, text)
 	}
 	return strings.Join(parts, ", ")
 }

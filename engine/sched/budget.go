@@ -35,8 +35,8 @@ func (s *scheduler) seconds(u *unit) []float64 {
 	return seconds
 }
 
-// leftOut is why a node was cancelled that the budget left to the next run.
-const leftOut = "budget"
+// LeftOut is the class of a cancelled node that the budget left to the next run.
+const LeftOut = "budget"
 
 // leaveOut leaves nodes to the next run, with everything that needs them.
 func (s *scheduler) leaveOut(nodes []graph.NodeID, why string) {
@@ -48,8 +48,8 @@ func (s *scheduler) leaveOut(nodes []graph.NodeID, why string) {
 		if n.state.final() || n.state == running {
 			continue
 		}
-		n.why = leftOut
-		s.set(id, cancelled, event.Event{Type: event.NodeFinished, State: cancelled.String(), Class: leftOut, Reason: why})
+		n.why = LeftOut
+		s.set(id, cancelled, event.Event{Type: event.NodeFinished, State: cancelled.String(), Class: LeftOut, Reason: why})
 		stack = append(stack, s.graph.Dependants(id)...)
 		stack = append(stack, n.twins...)
 	}

@@ -180,7 +180,11 @@ func (s *scheduler) decide(id graph.NodeID) {
 	}
 	n.key = m.Key()
 	if n.record = s.hit(id, n.key); n.record != nil {
-		s.set(id, cached, event.Event{Type: event.NodeCached})
+		e := event.Event{Type: event.NodeCached}
+		if by := n.record.Node; by != s.graph.Actions[id].Addr {
+			e.By = by
+		}
+		s.set(id, cached, e)
 		return
 	}
 	if first, ok := s.flight[n.key]; ok {

@@ -133,7 +133,7 @@ func (s *scheduler) summary() Summary {
 			sum.KeptFailures++
 		case st == blocked:
 			sum.Blocked++
-		case st == cancelled && s.nodes[i].why == leftOut:
+		case st == cancelled && s.nodes[i].why == LeftOut:
 			sum.Left++
 		case st == cancelled:
 			sum.Cancelled++

@@ -193,13 +193,25 @@ func collectHelp(j compile.Job, step compile.StepResult) compile.Result {
 		return compile.Result{Outcome: *bad}
 	}
 	if err := help.Valid(text); err != nil {
-		return compile.Result{Outcome: failure(result.NoHelp,
-			fmt.Sprintf("%s: %v (%s; it printed %s)", strings.Join(s.Command, " "), err, exitWords(step), quoteHead(text, step.Dir)))}
+		how := exitWords(step)
+		if strings.TrimSpace(text) == "" {
+			how += "; it printed " + quoteHead(text, step.Dir)
+		}
+		return compile.Result{Outcome: failure(result.NoHelp, fmt.Sprintf("%s: %v (%s); %s", s.asked(), err, how, noServer))}
 	}
 	return compile.Result{Outcome: cache.Outcome{State: cache.OK}, Outputs: []compile.Value{{Name: "text", Bytes: []byte(text)}}, Observed: s.Host.observed()}
 }
 
-// quoteHead is the first words of a text, or of the program's errors where it
+// noServer is what to do about a program that does not answer as a server of its
+// definition does.
+const noServer = `if that is not the server, write program = "PATH" of the one that is, or use = "NAME" of the definition that fits it`
+
+// asked is the question as it was put.
+func (s AskSpec) asked() string {
+	return strings.Join(fill(s.Command, map[string]string{"program": s.Host.program(), "model": s.Host.Model}, nil), " ")
+}
+
+// quoteHead is the first line of a text, or of the program's errors where it
 // printed nothing.
 func quoteHead(text, dir string) string {
 	if strings.TrimSpace(text) == "" {
@@ -208,8 +220,9 @@ func quoteHead(text, dir string) string {
 		}
 	}
 	text = strings.TrimSpace(text)
-	if len(text) > 200 {
-		text = text[:200] + "…"
+	text, _, _ = strings.Cut(text, "\n")
+	if len(text) > 120 {
+		text = strings.ToValidUTF8(text[:120], "") + "…"
 	}
 	return fmt.Sprintf("%q", text)
 }
@@ -233,7 +246,7 @@ func collectVersion(j compile.Job, step compile.StepResult) compile.Result {
 	m := re.FindStringSubmatch(all)
 	if len(m) < 2 {
 		return compile.Result{Outcome: failure(result.NoHelp,
-			fmt.Sprintf("%s: no version like %q in what it printed (%s): %s", strings.Join(s.Command, " "), s.Pattern, exitWords(step), quoteHead(all, step.Dir)))}
+			fmt.Sprintf("%s: no version like %q in what it printed (%s), %s; %s", s.asked(), s.Pattern, exitWords(step), quoteHead(all, step.Dir), noServer))}
 	}
 	return compile.Result{Outcome: cache.Outcome{State: cache.OK}, Outputs: []compile.Value{{Name: "version", Bytes: []byte(m[1])}}, Observed: s.Host.observed()}
 }

@@ -18,28 +18,42 @@ import (
 type Span struct {
 	Node, Task, State string
 	From, To          time.Time
+	step              int // of the apply: one waits for the whole one before it
 }
 
 // Seconds is how long it ran.
 func (s Span) Seconds() float64 { return s.To.Sub(s.From).Seconds() }
 
-// Facts say what the events do not.
-type Facts struct {
-	Needs func(node string) []string // inputs and orders
-	GPUs  func(node string) []string
+// Node is what the events do not say of a node.
+type Node struct {
+	Needs []string // inputs
+	After []string // what has its turn before, and is no input
+	GPUs  []string
+	Quiet bool // alone on the host
 }
+
+// Facts are by address; false is a node that nothing is known of any more.
+type Facts func(node string) (Node, bool)
 
 // Line is an apply as time.
 type Line struct {
 	From, To time.Time
 	Spans    []Span // by start
-	facts    Facts
+	nodes    []fact // of the spans
+	counts   map[string]int
+}
+
+// fact is what is known of a span's node.
+type fact struct {
+	Node
+	known bool
 }
 
 // Read makes a line of an apply's events, in their order. A node whose end is
 // not told, because the apply was killed, runs until the last event.
 func Read(events []event.Event, f Facts) Line {
-	l := Line{facts: f}
+	var l Line
+	step := 0
 	open := map[string]Span{}
 	for i, e := range events {
 		if i == 0 {
@@ -48,8 +62,12 @@ func Read(events []event.Event, f Facts) Line {
 		l.To = e.Time
 		s, running := open[e.Node]
 		switch e.Type {
+		case event.ApplyStarted:
+			step++
+		case event.ApplyFinished:
+			l.counts = e.Counts
 		case event.NodeStarted:
-			open[e.Node] = Span{Node: e.Node, Task: e.Task, From: e.Time}
+			open[e.Node] = Span{Node: e.Node, Task: e.Task, From: e.Time, step: step}
 		case event.NodeFinished, event.NodeRetry:
 			if running {
 				s.To, s.State = e.Time, cmp.Or(e.State, "retry")
@@ -63,28 +81,32 @@ func Read(events []event.Event, f Facts) Line {
 		l.Spans = append(l.Spans, s)
 	}
 	slices.SortFunc(l.Spans, func(a, b Span) int { return cmp.Or(a.From.Compare(b.From), cmp.Compare(a.Node, b.Node)) })
+	for _, s := range l.Spans {
+		n, known := f(s.Node)
+		l.nodes = append(l.nodes, fact{n, known})
+	}
 	return l
 }
 
 // Step is one span of the critical path, and what it waited for before.
 type Step struct {
 	Span
-	Waited time.Duration // between the end of the step before and its start
-	For    string        // "its input", "GPU 0", "the host", "" at the first
+	Waited time.Duration // between the end of the span before and its start
+	For    string        // what came with that end: "its input was there", "GPU 0 was free"; "" at the first
 }
 
 // Critical is the path that made the apply as long as it was: the span that
 // ended last, before it the one that it waited for longest, and so on.
 func (l Line) Critical() []Step {
 	var path []Step
-	at := l.last(l.To)
-	for at != nil {
-		step := Step{Span: *at}
-		before, why := l.before(*at)
-		if before != nil {
-			step.Waited, step.For = at.From.Sub(before.To), why
+	at := l.last()
+	for at >= 0 {
+		step := Step{Span: l.Spans[at]}
+		before, why := l.before(at)
+		if before >= 0 {
+			step.Waited, step.For = step.From.Sub(l.Spans[before].To), why
 		} else {
-			step.Waited = at.From.Sub(l.From)
+			step.Waited = step.From.Sub(l.From)
 		}
 		path = append(path, step)
 		at = before
@@ -93,40 +115,71 @@ func (l Line) Critical() []Step {
 	return path
 }
 
-// last is the span that ended last, not after a time.
-func (l Line) last(limit time.Time) *Span {
-	var out *Span
-	for i := range l.Spans {
-		if s := &l.Spans[i]; !s.To.After(limit) && (out == nil || s.To.After(out.To)) {
-			out = s
+// last is the index of the span that ended last, -1 of none.
+func (l Line) last() int {
+	out := -1
+	for i, s := range l.Spans {
+		if out < 0 || s.To.After(l.Spans[out].To) {
+			out = i
 		}
 	}
 	return out
 }
 
-// before is the span that ended last among those that this one had to wait for:
-// its inputs, and who held its GPUs or its task; nil if it waited for none.
-func (l Line) before(s Span) (*Span, string) {
-	needs, gpus := l.facts.Needs(s.Node), l.facts.GPUs(s.Node)
-	var out *Span
-	why := ""
-	for i := range l.Spans {
-		o := &l.Spans[i]
-		if o.To.After(s.From) || !o.From.Before(s.From) || out != nil && !o.To.After(out.To) {
+// before is the span that ended last among those that a span had to wait for,
+// and what its end brought: an input of it or of what shares its task, a GPU, the
+// host, the end of a step of the apply; -1 if it waited for none.
+func (l Line) before(at int) (int, string) {
+	s := l.Spans[at]
+	needs, after := map[string]bool{}, map[string]bool{}
+	for i, o := range l.Spans {
+		if i == at || o.Task == s.Task && s.Task != "" {
+			add(needs, l.nodes[i].Needs)
+			add(after, l.nodes[i].After)
+		}
+	}
+	out, why, rank := -1, "", 0
+	for i, o := range l.Spans {
+		if o.To.After(s.From) || !o.From.Before(s.From) || out >= 0 && o.To.Before(l.Spans[out].To) {
 			continue
 		}
-		reason := ""
-		switch {
-		case slices.Contains(needs, o.Node):
-			reason = "its input"
-		case shared(gpus, l.facts.GPUs(o.Node)) != "":
-			reason = "GPU " + shared(gpus, l.facts.GPUs(o.Node))
-		default:
+		reason, first := l.freed(i, at, needs, after)
+		if reason == "" || out >= 0 && !o.To.After(l.Spans[out].To) && first >= rank {
 			continue
 		}
-		out, why = o, reason
+		out, why, rank = i, reason, first
 	}
 	return out, why
+}
+
+// freed is what the end of one span brought to another, "" for nothing, and how
+// early it counts among others of the same moment.
+func (l Line) freed(from, to int, needs, after map[string]bool) (string, int) {
+	o, s, of, is := l.Spans[from], l.Spans[to], l.nodes[from], l.nodes[to]
+	gpu := shared(is.GPUs, of.GPUs)
+	switch {
+	case o.step < s.step:
+		return "the step before it was over", 0
+	case o.Node == s.Node:
+		return "it was tried again", 0
+	case needs[o.Node]:
+		return "its input was there", 1
+	case after[o.Node]:
+		return "its turn came", 1
+	case gpu != "":
+		return "GPU " + gpu + " was free", 2
+	case is.Quiet || of.Quiet:
+		return "the host was free", 3
+	case !is.known:
+		return "what ran before it was over", 4
+	}
+	return "", 0
+}
+
+func add(set map[string]bool, names []string) {
+	for _, n := range names {
+		set[n] = true
+	}
 }
 
 func shared(a, b []string) string {
@@ -148,18 +201,19 @@ type Idle struct {
 // Idles lists where each GPU idled, by GPU and time, with what ran meanwhile or
 // was waited for. GPUs that no node of the apply had are not known of.
 func (l Line) Idles() []Idle {
-	busy := map[string][]Span{}
-	for _, s := range l.Spans {
-		for _, g := range l.facts.GPUs(s.Node) {
-			busy[g] = append(busy[g], s)
+	busy := map[string][]int{}
+	for i := range l.Spans {
+		for _, g := range l.nodes[i].GPUs {
+			busy[g] = append(busy[g], i)
 		}
 	}
 	var out []Idle
 	for _, g := range sortedKeys(busy) {
 		at := l.From
-		for _, s := range busy[g] {
+		for _, i := range busy[g] {
+			s := l.Spans[i]
 			if s.From.After(at) {
-				out = append(out, Idle{g, at, s.From, l.why(at, s)})
+				out = append(out, Idle{g, at, s.From, l.why(at, i)})
 			}
 			if s.To.After(at) {
 				at = s.To
@@ -173,10 +227,11 @@ func (l Line) Idles() []Idle {
 }
 
 // why says what a span's start waited for since a time.
-func (l Line) why(since time.Time, next Span) string {
+func (l Line) why(since time.Time, at int) string {
+	next := l.Spans[at]
 	for i := len(l.Spans) - 1; i >= 0; i-- {
 		s := l.Spans[i]
-		if s.To.After(since) && !s.To.After(next.From) && slices.Contains(l.facts.Needs(next.Node), s.Node) {
+		if s.To.After(since) && !s.To.After(next.From) && (slices.Contains(l.nodes[at].Needs, s.Node) || slices.Contains(l.nodes[at].After, s.Node)) {
 			return next.Node + " waited for " + s.Node
 		}
 	}
@@ -206,16 +261,23 @@ func sortedKeys[V any](m map[string]V) []string {
 func (l Line) Text() string {
 	var b strings.Builder
 	total := l.To.Sub(l.From)
-	fmt.Fprintf(&b, "Apply of %s took %s.\nCritical path:\n", l.From.UTC().Format(time.RFC3339), round(total))
+	fmt.Fprintf(&b, "Apply of %s took %s.\n", l.From.UTC().Format(time.RFC3339), round(total))
+	if len(l.Spans) == 0 {
+		return b.String() + l.idle()
+	}
+	b.WriteString("Critical path:\n")
 	for _, s := range l.Critical() {
 		fmt.Fprintf(&b, "  %8s  %s", round(s.To.Sub(s.From)), s.Node)
 		if s.State != "ok" {
 			fmt.Fprintf(&b, "  (%s)", s.State)
 		}
-		if s.Waited > 0 && s.For != "" {
-			fmt.Fprintf(&b, "  after %s for %s", round(s.Waited), s.For)
-		} else if s.Waited > 0 {
-			fmt.Fprintf(&b, "  %s after the start", round(s.Waited))
+		switch waited := round(s.Waited); {
+		case s.For == "" && s.Waited > 0:
+			fmt.Fprintf(&b, "  %s after the start", waited)
+		case s.For != "" && waited != round(0):
+			fmt.Fprintf(&b, "  %s after %s", waited, s.For)
+		case s.For != "":
+			fmt.Fprintf(&b, "  when %s", s.For)
 		}
 		b.WriteByte('\n')
 	}
@@ -225,8 +287,8 @@ func (l Line) Text() string {
 		idle[i.GPU] += i.To.Sub(i.From)
 	}
 	gpus := map[string]bool{}
-	for _, s := range l.Spans {
-		for _, g := range l.facts.GPUs(s.Node) {
+	for _, n := range l.nodes {
+		for _, g := range n.GPUs {
 			gpus[g] = true
 		}
 	}
@@ -239,6 +301,20 @@ func (l Line) Text() string {
 		}
 	}
 	return b.String()
+}
+
+// idle says why an apply has no path.
+func (l Line) idle() string {
+	var parts []string
+	for _, name := range []string{"cached", "failed", "blocked", "left", "cancelled"} {
+		if n := l.counts[name]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, name))
+		}
+	}
+	if parts == nil {
+		return "Nothing ran.\n"
+	}
+	return "Nothing ran: " + strings.Join(parts, ", ") + ".\n"
 }
 
 func round(d time.Duration) string { return d.Round(10 * time.Millisecond).String() }
@@ -284,13 +360,13 @@ func (l Line) Chrome() ([]byte, error) {
 		}
 		return id
 	}
-	for _, s := range l.Spans {
+	for i, s := range l.Spans {
 		name := s.Task
 		if name == "" {
 			name = "in this process: " + s.Node // functions run side by side
 		}
 		add(pidTasks, track(pidTasks, name), s.Node, s.From, s.To, map[string]string{"state": s.State, "task": s.Task})
-		for _, g := range l.facts.GPUs(s.Node) {
+		for _, g := range l.nodes[i].GPUs {
 			add(pidGPUs, track(pidGPUs, "GPU "+g), s.Node, s.From, s.To, nil)
 		}
 	}

@@ -2,6 +2,7 @@ package timeline
 
 import (
 	"encoding/json"
+	"slices"
 	"testing"
 	"time"
 
@@ -27,27 +28,26 @@ func apply() Line {
 		at(14, event.NodeStarted, "b", "T4", ""), at(24, event.NodeFinished, "b", "", "ok"),
 		at(24, event.NodeStarted, "sum", "", ""), at(30, event.NodeFinished, "sum", "", "ok"),
 		at(30, event.ApplyFinished, "", "", ""),
-	}, Facts{
-		Needs: func(n string) []string {
-			return map[string][]string{"a": {"help"}, "b": {"help"}, "sum": {"a", "b"}}[n]
-		},
-		GPUs: func(n string) []string {
-			if n == "a" || n == "b" {
-				return []string{"0"}
-			}
-			return nil
-		},
-	})
+	}, of(map[string]Node{
+		"help": {}, "a": {Needs: []string{"help"}, GPUs: []string{"0"}}, "b": {Needs: []string{"help"}, GPUs: []string{"0"}}, "sum": {Needs: []string{"a", "b"}},
+	}))
+}
+
+func of(nodes map[string]Node) Facts {
+	return func(addr string) (Node, bool) {
+		n, ok := nodes[addr]
+		return n, ok
+	}
 }
 
 func TestText(t *testing.T) {
 	want := `Apply of 2026-11-30T12:00:00Z took 30s.
 Critical path:
         2s  help
-       10s  a  after 1s for its input
-     500ms  b  (retry)  after 500ms for GPU 0
-       10s  b
-        6s  sum
+       10s  a  1s after its input was there
+     500ms  b  (retry)  500ms after GPU 0 was free
+       10s  b  when it was tried again
+        6s  sum  when its input was there
 GPU 0: busy 68 % of the time.
   idle       3s  a waited for help
   idle    500ms  between tasks, before b
@@ -55,6 +55,49 @@ GPU 0: busy 68 % of the time.
 `
 	if d := cmp.Diff(want, apply().Text()); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+// An apply of three steps, by hand. Servers have the host alone, so the second
+// waits for the first and not for its prompts, which were there long before; a
+// step waits for the one before it; the last one's nodes are of a round that the
+// campaign no longer has.
+func TestWhatWasWaitedFor(t *testing.T) {
+	span := func(from, to float64, node, task string) []event.Event {
+		return []event.Event{at(from, event.NodeStarted, node, task, ""), at(to, event.NodeFinished, node, "", "ok")}
+	}
+	begin := func(sec float64) []event.Event { return []event.Event{at(sec, event.ApplyStarted, "", "", "")} }
+	l := Read(slices.Concat(
+		begin(0), span(0, 2, "help", "T1"),
+		begin(3), span(3, 4, "check", ""), span(3, 5, "prompts", ""), span(5, 9, "one", "T2"), span(10, 20, "two", "T3"), span(20, 21, "winners", ""), span(21, 22, "turn", ""),
+		begin(22), span(23, 26, "round.one", "T4"), span(26.5, 27, "round.two", "T5"),
+	), of(map[string]Node{
+		"help": {}, "turn": {After: []string{"winners"}}, "check": {Needs: []string{"help"}}, "prompts": {},
+		"one": {Needs: []string{"check", "prompts"}, Quiet: true}, "two": {Needs: []string{"check", "prompts"}, Quiet: true},
+		"winners": {Needs: []string{"one", "two"}},
+	}))
+	want := `Apply of 2026-11-30T12:00:00Z took 27s.
+Critical path:
+        2s  help
+        2s  prompts  1s after the step before it was over
+        4s  one  when its input was there
+       10s  two  1s after the host was free
+        1s  winners  when its input was there
+        1s  turn  when its turn came
+        3s  round.one  1s after the step before it was over
+     500ms  round.two  500ms after what ran before it was over
+`
+	if d := cmp.Diff(want, l.Text()); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+func TestNothingRan(t *testing.T) {
+	done := at(1, event.ApplyFinished, "", "", "")
+	done.Counts = map[string]int{"cached": 24, "blocked": 2, "ok": 0}
+	l := Read([]event.Event{at(0, event.ApplyStarted, "", "", ""), done}, of(nil))
+	if got, want := l.Text(), "Apply of 2026-11-30T12:00:00Z took 1s.\nNothing ran: 24 cached, 2 blocked.\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 
@@ -92,11 +135,11 @@ func TestChrome(t *testing.T) {
 // A killed apply tells no ends.
 func TestUnfinished(t *testing.T) {
 	l := Read([]event.Event{at(0, event.ApplyStarted, "", "", ""), at(1, event.NodeStarted, "a", "T", ""), at(4, event.Killing, "", "", "")},
-		Facts{Needs: func(string) []string { return nil }, GPUs: func(string) []string { return nil }})
+		of(nil))
 	if len(l.Spans) != 1 || l.Spans[0].State != "unfinished" || l.Spans[0].Seconds() != 3 {
 		t.Errorf("%+v", l.Spans)
 	}
-	if empty := Read(nil, Facts{}); empty.Text() == "" || len(empty.Critical()) != 0 {
+	if empty := Read(nil, nil); empty.Text() == "" || len(empty.Critical()) != 0 {
 		t.Error("no events are no line")
 	}
 }

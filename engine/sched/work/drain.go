@@ -10,8 +10,8 @@ import (
 	"github.com/sotabuild/sotabuild/executors/runner"
 )
 
-// leftReason is why a job whose step never began has no result.
-const leftReason = "left to the next apply"
+// Left is the reason of a job that has no result because its step never began.
+const Left = "left to the next apply"
 
 // drain asks the task to end after its running step, and says what that means.
 // goesOn is false if none of its steps has begun, nor will one: the task has
@@ -67,7 +67,7 @@ func (f *folder) leave(pass func(Done)) error {
 			rest = append(rest, i)
 			continue
 		}
-		d, err := f.collect(i, compile.StepResult{TaskDir: f.dir, Class: string(executors.ClassInterrupted), Reason: leftReason},
+		d, err := f.collect(i, compile.StepResult{TaskDir: f.dir, Class: string(executors.ClassInterrupted), Reason: Left},
 			cache.Span{Started: f.clerk.Now().UTC()})
 		if err != nil {
 			rest = append(rest, f.pending[at:]...)

@@ -218,7 +218,7 @@ func (e *errand) intend() error {
 // the jobs whose steps never ran. It returns early when the run is left.
 func (e *errand) life(t executors.Task) (class executors.Class, reason string, lost bool, err error) {
 	if e.Drained.Err() != nil {
-		return executors.ClassInterrupted, leftReason, false, nil
+		return executors.ClassInterrupted, Left, false, nil
 	}
 	h, err := e.start(t)
 	if err != nil {

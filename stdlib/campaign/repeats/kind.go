@@ -64,6 +64,7 @@ var Kind = &compile.Kind{
 		return campaign.BenchKind.Policy(class)
 	},
 	Accept: func(spec any) samples.Rule { return campaign.BenchKind.Accept(spec.(Spec).Bench) },
+	Words:  map[string]string{"contest": "the set of sides that are measured in turns is another"},
 }
 
 func rejected(c result.Class) bool {
