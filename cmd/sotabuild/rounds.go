@@ -180,7 +180,7 @@ func (a *app) noteRounds(blocks []string, why string) {
 // budget would allow of a round is not known before it, so with one no round
 // starts.
 func (r *run) runLoops(ctx context.Context, s *session, replace []string) error {
-	all, err := loops.Of(s.Prepared, r.store, time.Now())
+	all, err := loops.Of(s.Prepared, r.store, r.started) // a cell that ages while others run counts for its repeats too
 	if err != nil {
 		return err
 	}
@@ -200,7 +200,7 @@ func (r *run) runLoop(ctx context.Context, s *session, l rounds.Loop, replace []
 		fmt.Fprintf(r.app.err, "note: %s: %s\n", l.Addr, l.Why)
 		return nil
 	}
-	c := rounds.Config(s.Prepared, r.store, plan.Options{Replace: replace, Now: time.Now()})
+	c := rounds.Config(s.Prepared, r.store, plan.Options{Replace: replace, Now: r.started})
 	if !r.budget.Empty() {
 		v, err := l.Rounds.Plan(c)
 		if err == nil && v.Left().Changes() > 0 {
