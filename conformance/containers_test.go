@@ -48,11 +48,14 @@ func quickstartWithImage(t *testing.T) *site {
 	return s
 }
 
-// tinyserveImage makes what make image makes.
+// tinyserveImage makes what make image makes, and one of the site's own: sites
+// that run beside each other share a daemon, and an image in use stays.
 func tinyserveImage(s *site) {
 	s.t.Helper()
 	programs := filepath.Join(s.dir, "../../bin")
-	s.must(0, "image", "build", "--out", filepath.Join(programs, "tinyserve.tar"), "--file", "/usr/local/bin/tinyserve="+filepath.Join(programs, "tinyserve"))
+	s.write("../../bin/site", s.dir)
+	s.must(0, "image", "build", "--out", filepath.Join(programs, "tinyserve.tar"), "--file", "/usr/local/bin/tinyserve="+filepath.Join(programs, "tinyserve"),
+		"--file", "/site="+filepath.Join(programs, "site"))
 }
 
 // contained is the quickstart, made small, with an image of its program.

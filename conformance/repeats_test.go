@@ -319,7 +319,7 @@ func leftUnresolved(t *testing.T, s *site) {
 	s.must(0, "apply", "--target", "winners.chat")
 	// The sum says of both what may run, and the reason has no digests.
 	if out := s.must(2, "plan", "--detailed-exitcode").out; !regexp.MustCompile(`(?m)^Plan: \d+ cached; in rounds 6 stale, 1 later\.$`).MatchString(out) ||
-		!strings.Contains(out, "~ repeat.chat.round[1].one[1]  the set of sides that are measured in turns is another  +2 alike\n") {
+		!strings.Contains(out, "~ repeat.chat.round[1].one[1]  the set of sides that are measured in turns is another  +2 alike") {
 		t.Errorf("stale repeats below an idle graph:\n%s", out)
 	}
 	out := s.must(0, "apply").out

@@ -160,7 +160,7 @@ var rooms = sync.Pool{New: func() any { return new([16 << 10]byte) }}
 
 // writeGrace is how long after a whole answer its request may still be being
 // written. It had been read, as a rule, and its writer has only to notice.
-const writeGrace = 10 * time.Millisecond
+const writeGrace = 100 * time.Millisecond
 
 // converse is exchange on any other connection: the request is written beside.
 func (k *conn) converse(ctx context.Context, request []byte) error {
