@@ -266,15 +266,21 @@ func (v View) verdict(p winners.Place, c Cell) string {
 
 // age is how old a cached row is.
 func age(d *time.Duration) string {
-	switch {
-	case d == nil:
+	if d == nil {
 		return "now"
-	case *d < time.Minute:
-		return fmt.Sprintf("cached, %d s", int(d.Seconds()))
-	case *d < time.Hour:
-		return fmt.Sprintf("cached, %d min", int(d.Minutes()))
-	case *d < 48*time.Hour:
-		return fmt.Sprintf("cached, %d h", int(d.Hours()))
 	}
-	return fmt.Sprintf("cached, %d d", int(d.Hours()/24))
+	return "cached, " + span(*d)
+}
+
+// span is a length of time in its largest unit.
+func span(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%d s", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%d min", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%d h", int(d.Hours()))
+	}
+	return fmt.Sprintf("%d d", int(d.Hours()/24))
 }
