@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -16,7 +17,6 @@ import (
 
 	"github.com/sotabuild/sotabuild/executors"
 	"github.com/sotabuild/sotabuild/executors/internal/puppet"
-	"github.com/sotabuild/sotabuild/executors/proc"
 	"github.com/sotabuild/sotabuild/executors/runner"
 )
 
@@ -37,11 +37,7 @@ func TestPortThatSomebodyElseHolds(t *testing.T) {
 }
 
 func TestStrangerThatAnswersForTheServer(t *testing.T) {
-	port, claim, err := proc.Claim(0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	claim.Close()
+	port := unchosen(t)
 	s := serve("server", "-touch", "{out}/started")
 	s.Argv = puppet.Self("server", "-touch", "{out}/started") // it never listens
 	s.Port = port
@@ -57,6 +53,23 @@ func TestStrangerThatAnswersForTheServer(t *testing.T) {
 	defer stranger.Close()
 	j.outcome(j.end().Outcome, executors.ClassNotOurs, fmt.Sprintf("pid %d", os.Getpid()))
 	j.noStep("one")
+}
+
+// unchosen is a free port that neither another task nor a connection is given
+// between our look and the task's claim.
+func unchosen(t *testing.T) int {
+	t.Helper()
+	for range 100 {
+		port := 10000 + rand.IntN(10000)
+		if l, err := net.Listen("tcp", fmt.Sprintf(":%d", port)); err == nil {
+			if err := l.Close(); err != nil {
+				t.Fatal(err)
+			}
+			return port
+		}
+	}
+	t.Fatal("no port below 20000 is free")
+	return 0
 }
 
 func TestStepsAreJudged(t *testing.T) {
@@ -223,9 +236,9 @@ func TestEndsFromOutside(t *testing.T) {
 
 func TestTotalDeadline(t *testing.T) {
 	j := newJob(t, nil, client("ask", "-started", "{step}/started", "-deaf"), client("never"))
-	j.spec.Deadlines.Total = 2 * time.Second
-	j.outcome(j.run().Outcome, executors.ClassTimeout, "total deadline of 2s")
-	j.outcome(j.step("ask").Outcome, executors.ClassTimeout, "total deadline of 2s")
+	j.spec.Deadlines.Total = 5 * time.Second // so that the step has long begun by then
+	j.outcome(j.run().Outcome, executors.ClassTimeout, "total deadline of 5s")
+	j.outcome(j.step("ask").Outcome, executors.ClassTimeout, "total deadline of 5s")
 	j.noStep("never")
 }
 
@@ -334,9 +347,7 @@ func TestATaskAskedToEndFinishesItsStep(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(j.dir, "go"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	j.letGo()
 	record := j.end()
 	j.outcome(j.step("first").Outcome, "")
 	for id, begun := range map[string]bool{"first": true, "second": false, "third": false} {
@@ -359,9 +370,7 @@ func TestATaskAskedToEndInItsLastStepIsWhole(t *testing.T) {
 	if err := runner.AskDrain(j.dir); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(j.dir, "go"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	j.letGo()
 	record := j.end()
 	j.outcome(record.Outcome, "")
 	j.outcome(j.step("last").Outcome, "")
