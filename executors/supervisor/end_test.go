@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -37,7 +36,7 @@ func TestPortThatSomebodyElseHolds(t *testing.T) {
 }
 
 func TestStrangerThatAnswersForTheServer(t *testing.T) {
-	port := unchosen(t)
+	port := puppet.Port()
 	s := serve("server", "-touch", "{out}/started")
 	s.Argv = puppet.Self("server", "-touch", "{out}/started") // it never listens
 	s.Port = port
@@ -53,23 +52,6 @@ func TestStrangerThatAnswersForTheServer(t *testing.T) {
 	defer stranger.Close()
 	j.outcome(j.end().Outcome, executors.ClassNotOurs, fmt.Sprintf("pid %d", os.Getpid()))
 	j.noStep("one")
-}
-
-// unchosen is a free port that neither another task nor a connection is given
-// between our look and the task's claim.
-func unchosen(t *testing.T) int {
-	t.Helper()
-	for range 100 {
-		port := 10000 + rand.IntN(10000)
-		if l, err := net.Listen("tcp", fmt.Sprintf(":%d", port)); err == nil {
-			if err := l.Close(); err != nil {
-				t.Fatal(err)
-			}
-			return port
-		}
-	}
-	t.Fatal("no port below 20000 is free")
-	return 0
 }
 
 func TestStepsAreJudged(t *testing.T) {
