@@ -30,12 +30,12 @@ func production(t *testing.T) *site {
 	return s
 }
 
-// measured applies until every cell is measured, at most six times: where
+// measured applies until every cell is measured, at most twenty times: where
 // neighbours take the processor a client that has a schedule is late, which is no
 // result, and the next apply measures that cell again.
 func (s *site) measured() {
 	s.t.Helper()
-	for range 6 {
+	for range 20 {
 		r := s.run("apply")
 		plan := s.must(0, "plan").out
 		if !strings.Contains(plan, "client_limited: ") {
@@ -45,7 +45,7 @@ func (s *site) measured() {
 			return
 		}
 	}
-	s.t.Fatal("in six applies the client of some cell was always limited")
+	s.t.Fatal("in twenty applies the client of some cell was always limited")
 }
 
 // TestProductionWorkload: the client is calibrated first and that is recorded
