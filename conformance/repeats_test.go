@@ -429,8 +429,8 @@ func roundsAreShown(t *testing.T, s *site) {
 // had finished is found by the next apply, and only the others are run.
 func TestRepeatsKilled(t *testing.T) {
 	s := steadySite(t, "one", "two")
-	s.edit("campaign.hcl", `prefill = "400ms"`, `prefill = "20ms"`) // nobody reads its verdict
-	s.edit("campaign.hcl", `prefill = "398ms"`, `prefill = "20ms"`)
+	s.edit("campaign.hcl", `prefill = "400ms"`, `prefill = "200ms"`) // nobody reads its verdict, and four repeats are time for the kill
+	s.edit("campaign.hcl", `prefill = "398ms"`, `prefill = "200ms"`)
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	cmd := s.command(ctx, "apply", "--json")
