@@ -44,10 +44,10 @@ func Self(name string, flags ...string) []string {
 }
 
 // Port returns a free port that nobody is given: neither a connection nor a task
-// that chooses its own.
+// that chooses its own nor a cluster of the tests.
 func Port() int {
 	for {
-		port := 10000 + rand.IntN(10000)
+		port := 10000 + rand.IntN(6000)
 		if l, err := net.Listen("tcp", fmt.Sprintf(":%d", port)); err == nil {
 			must(l.Close())
 			return port
