@@ -341,14 +341,12 @@ func (o *Store) Put(r io.Reader) (d key.Digest, size int64, err error) {
 // shard makes an object's folder. What stands there and is none is moved away.
 func (o *Store) shard(d key.Digest) error {
 	dir := filepath.Dir(o.file(d))
-	if err := durable.Folder(dir); err != nil {
-		return err
+	err := durable.Folder(dir)
+	if errors.Is(err, unix.ENOTDIR) {
+		o.stray(filepath.Base(dir))
+		err = durable.Folder(dir)
 	}
-	if fi, err := os.Stat(dir); err == nil && fi.IsDir() {
-		return nil
-	}
-	o.stray(filepath.Base(dir))
-	return durable.Folder(dir)
+	return err
 }
 
 // place gives a whole object its name. It is under the lock so that nobody
