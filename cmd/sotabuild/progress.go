@@ -40,7 +40,6 @@ type progress struct {
 
 type running struct {
 	node, task string
-	text       string // the phase that an event told
 	since      time.Time
 }
 
@@ -105,18 +104,12 @@ func (p *progress) line(e event.Event) {
 	case event.ApplyStarted:
 		p.total, p.done = e.Counts["new"]+e.Counts["stale"]+e.Counts["later"], 0
 	case event.NodeStarted:
-		p.running = append(p.running, running{e.Node, e.Task, "", e.Time})
+		p.running = append(p.running, running{e.Node, e.Task, e.Time})
 	case event.TaskStarted:
 		if dir := filepath.Dir(e.Log); p.live && serving(dir) {
 			p.folders[e.Task] = dir
 		}
 		p.print("▶ ", e.Node, "started, logs in "+relative(e.Log))
-	case event.NodeProgress:
-		for i := range p.running {
-			if p.running[i].node == e.Node {
-				p.running[i].text = e.Text
-			}
-		}
 	case event.NodeFinished:
 		p.drop(e.Node)
 		p.done++
@@ -215,11 +208,12 @@ func (p *progress) draw() {
 	cols := width(p.w)
 	seen := map[string]bool{}
 	for _, r := range p.running {
-		if dir, ok := p.folders[r.task]; ok && r.text == "" {
-			r.text = phase(dir, !seen[r.task])
+		stage := ""
+		if dir, ok := p.folders[r.task]; ok {
+			stage = phase(dir, !seen[r.task])
 			seen[r.task] = true
 		}
-		text := fmt.Sprintf("  %s  %s  %s", r.node, time.Since(r.since).Round(time.Second), r.text)
+		text := fmt.Sprintf("  %s  %s  %s", r.node, time.Since(r.since).Round(time.Second), stage)
 		fmt.Fprintln(p.w, clip(text, cols))
 	}
 	fmt.Fprintln(p.w, clip(fmt.Sprintf("  %d of %d", p.done, p.total), cols))

@@ -85,7 +85,7 @@ func object(t testing.TB, s Store, text string) key.Digest {
 func named(name string, outputs ...Output) Record {
 	return Record{Key: key.Key(key.Sum([]byte(name))), Node: "bench." + name, Kind: "bench",
 		Manifest: "scheme i \"1\"\n", Outcome: Outcome{State: OK}, Outputs: outputs,
-		Time:   Span{Started: time.Date(2026, 11, 30, 12, 0, 0, 123456789, time.FixedZone("odd", 5*3600+45*60)), Seconds: 1.5},
+		Time:   Span{Started: time.Date(2026, 11, 30, 12, 0, 0, 123456789, time.FixedZone("odd", 5*3600+45*60)), Seconds: 1.5, Setup: 0.5},
 		Origin: Origin{Host: "h", Tool: "0.1"}}
 }
 

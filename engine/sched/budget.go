@@ -5,6 +5,7 @@ import (
 
 	"github.com/sotabuild/sotabuild/engine/event"
 	"github.com/sotabuild/sotabuild/engine/graph"
+	"github.com/sotabuild/sotabuild/engine/plan"
 	"github.com/sotabuild/sotabuild/engine/sched/budget"
 )
 
@@ -15,7 +16,7 @@ func (s *scheduler) fit(u *unit) bool {
 	if s.cfg.Plan.Budget.Empty() || u.kind.Func != nil && len(u.GPUs) == 0 {
 		return true
 	}
-	n, why := s.spending.Fit(u.kind.Name, s.seconds(u), len(u.GPUs), s.cfg.Now())
+	n, why := s.spending.Fit(u.kind.Name, s.past(u), len(u.GPUs), s.cfg.Now())
 	rest := u.nodes[n:]
 	u.nodes = u.nodes[:n]
 	s.leaveOut(rest, why)
@@ -23,16 +24,16 @@ func (s *scheduler) fit(u *unit) bool {
 }
 
 func (s *scheduler) cost(u *unit) budget.Cost {
-	return s.spending.Cost(u.kind.Name, s.seconds(u), len(u.GPUs))
+	return s.spending.Cost(u.kind.Name, s.past(u), len(u.GPUs))
 }
 
-// seconds is what the nodes of a unit took the last time, 0 if not known.
-func (s *scheduler) seconds(u *unit) []float64 {
-	seconds := make([]float64, len(u.nodes))
+// past is what the nodes of a unit took the last time.
+func (s *scheduler) past(u *unit) []plan.Past {
+	out := make([]plan.Past, len(u.nodes))
 	for i, id := range u.nodes {
-		seconds[i] = s.cfg.Plan.Nodes[id].Seconds
+		out[i] = s.cfg.Plan.Nodes[id].Past
 	}
-	return seconds
+	return out
 }
 
 // LeftOut is the class of a cancelled node that the budget left to the next run.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sotabuild/sotabuild/engine/compile"
+	"github.com/sotabuild/sotabuild/engine/event"
 	"github.com/sotabuild/sotabuild/engine/plan"
 	"github.com/sotabuild/sotabuild/engine/sched"
 	"github.com/sotabuild/sotabuild/engine/sched/budget"
@@ -138,6 +139,54 @@ func TestABatchStartsWithWhatFits(t *testing.T) {
 		w.wantSummary(w.must(), sched.Summary{OK: 1, Cached: 2})
 		if got := strings.Join(started(w), " "); got != "c3" {
 			t.Errorf("then started %s", got)
+		}
+	})
+}
+
+// Servers hold their GPUs while they come up: of three cells of 10 s behind a
+// server of 20 s only two end within 45 GPU-seconds, and the plan says 50 s for
+// all. A node that was never run takes as long as the others did, server and all.
+func TestABudgetCountsServersThatComeUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		script := map[string][]act{}
+		var decls []compile.Decl
+		for _, n := range []string{"c1", "c2", "c3", "new"} {
+			script[n] = slices.Repeat([]act{{takes: 10 * time.Second}}, 3)
+			decls = append(decls, batched("life", on(compile.Resources{GPUs: []string{"0"}, Quiet: true}, decl(n, cell))))
+		}
+		m := newMachine(steps(script))
+		m.boot = 20 * time.Second
+		w := newWorld(t, m, decls[:3]...)
+		w.must()
+		up := slices.IndexFunc(w.events, func(e event.Event) bool { return e.Type == event.TaskUp })
+		if up < 0 || w.events[up].Seconds != 20 || w.events[up].Node != "c1" {
+			t.Errorf("the server came up without a word:\n%s", w.transcript())
+		}
+		for _, n := range []string{"c1", "c3"} {
+			if r := w.store.History(n)[0]; r.Time.Seconds != 10 || r.Time.Setup != 20 {
+				t.Errorf("the record of %s says %+v", n, r.Time)
+			}
+		}
+		for i := range decls {
+			decls[i].Spec = spec{Text: decls[i].Addr + " changed"}
+		}
+		w.declare(decls[:3]...)
+		if e := w.plan().Estimate; e.Seconds != 50 || e.GPUSeconds != 50 {
+			t.Errorf("the plan's estimate is %+v, want 50 s", e)
+		}
+		w.budget = plan.Budget{GPUSeconds: 45}
+		if f := budget.Forecast(w.graph, w.plan(), w.store.Kind, time.Now()); len(f) != 1 || f[0].Left != 1 || f[0].Seconds != 50 {
+			t.Errorf("forecast: %+v", f)
+		}
+		w.wantSummary(w.must(), sched.Summary{OK: 2, Left: 1})
+
+		decls[3].Batch = "another life"
+		w.declare(decls[3])
+		for _, seconds := range []float64{29, 31} {
+			w.budget = plan.Budget{GPUSeconds: seconds}
+			if f := budget.Forecast(w.graph, w.plan(), w.store.Kind, time.Now()); (f[0].Left == 0) != (seconds > 30) {
+				t.Errorf("%g s: %+v", seconds, f)
+			}
 		}
 	})
 }

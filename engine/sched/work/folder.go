@@ -186,6 +186,25 @@ func (f *folder) log(w *Item, ok bool) string {
 	return f.logs()
 }
 
+// setup is what the task's servers took to come up; 0 of a task without any, and
+// while they are not.
+func (f *folder) setup() time.Duration {
+	up, err := runner.ReadUp(f.dir)
+	if err != nil || len(up) == 0 {
+		return 0 // it only says how long the next one may take
+	}
+	from, to := up[0].Started, up[0].Healthy
+	for _, p := range up[1:] {
+		if p.Started.Before(from) {
+			from = p.Started
+		}
+		if p.Healthy.After(to) {
+			to = p.Healthy
+		}
+	}
+	return max(0, to.Sub(from))
+}
+
 // harvest records every pending job whose step has ended and passes on what
 // became of it. A step record that cannot be read stays pending.
 func (f *folder) harvest(pass func(Done)) error {
@@ -200,7 +219,7 @@ func (f *folder) harvest(pass func(Done)) error {
 		}
 		d, err := f.collect(i, compile.StepResult{
 			Dir: f.stepDir(w), TaskDir: f.dir, Class: string(r.Outcome.Class), Reason: r.Outcome.Reason,
-		}, cache.Span{Started: r.Started.UTC(), Seconds: r.Ended.Sub(r.Started).Seconds()})
+		}, cache.Span{Started: r.Started.UTC(), Seconds: r.Ended.Sub(r.Started).Seconds(), Setup: f.setup().Seconds()})
 		if err != nil {
 			rest = append(rest, f.pending[at:]...)
 			return err
