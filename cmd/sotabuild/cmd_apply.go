@@ -159,7 +159,7 @@ func (a *app) apply(ctx context.Context, store *cache.Local, c *lang.Campaign, o
 			}
 		}
 	}
-	o.givenUp = r.total.FailedNodes
+	o.givenUp, r.replaces = r.total.FailedNodes, len(o.replace) > 0
 	inRounds, others := rounds.Split(o.replace, loops.Prefixes()...)
 	o.replace = others
 	sum, err := r.once(ctx, s, o)

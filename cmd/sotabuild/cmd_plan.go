@@ -137,6 +137,8 @@ func forecast(n int, o budget.Start) string {
 	case 0:
 	case len(o.Nodes):
 		line += "  left: " + o.Why
+	case 1:
+		line += "  the last one left: " + o.Why
 	default:
 		line += fmt.Sprintf("  the last %d left: %s", o.Left, o.Why)
 	}

@@ -223,6 +223,8 @@ func (r *run) runLoop(ctx context.Context, s *session, l rounds.Loop, replace []
 		r.total.KeptFailures += sum.KeptFailures
 		r.total.Failed += sum.Failed
 		r.total.Blocked += sum.Blocked
+		r.total.Cancelled += sum.Cancelled
+		r.total.Unbegun += sum.Unbegun
 		r.total.Seconds += sum.Seconds
 		r.total.FailedNodes = append(r.total.FailedNodes, sum.FailedNodes...)
 		r.total.Interrupted = sum.Interrupted

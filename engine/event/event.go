@@ -32,7 +32,7 @@ const (
 	TaskDraining  Type = "task_draining"  // Task, Counts ("left": cells that never begin), Node: the one that finishes; or Text: why all run, or how many is not known
 	Killing       Type = "killing"        // second Ctrl-C
 	Warning       Type = "warning"        // Text, Node if it is about one
-	ApplyFinished Type = "apply_finished" // Counts: what happened; Seconds
+	ApplyFinished Type = "apply_finished" // Counts: what happened ("unbegun" of the cancelled ones had not begun); Seconds
 )
 
 // Event is one thing that happened. Only the fields named at its Type are set.

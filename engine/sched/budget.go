@@ -41,17 +41,31 @@ const LeftOut = "budget"
 
 // leaveOut leaves nodes to the next run, with everything that needs them.
 func (s *scheduler) leaveOut(nodes []graph.NodeID, why string) {
-	stack := slices.Clone(nodes)
-	for len(stack) > 0 {
-		id := stack[len(stack)-1]
-		stack = stack[:len(stack)-1]
-		n := &s.nodes[id]
-		if n.state.final() || n.state == running {
-			continue
+	for _, id := range nodes {
+		s.leaveNode(id, why)
+		needs := "needs " + s.graph.Actions[id].Addr
+		for stack := s.following(id); len(stack) > 0; {
+			next := stack[len(stack)-1]
+			stack = stack[:len(stack)-1]
+			if s.leaveNode(next, needs) {
+				stack = append(stack, s.following(next)...)
+			}
 		}
-		n.why = LeftOut
-		s.set(id, cancelled, event.Event{Type: event.NodeFinished, State: cancelled.String(), Class: LeftOut, Reason: why})
-		stack = append(stack, s.graph.Dependants(id)...)
-		stack = append(stack, n.twins...)
 	}
+}
+
+// following are the nodes that need one, or its result.
+func (s *scheduler) following(id graph.NodeID) []graph.NodeID {
+	return slices.Concat(s.graph.Dependants(id), s.nodes[id].twins)
+}
+
+// leaveNode leaves one node, unless it runs or has ended.
+func (s *scheduler) leaveNode(id graph.NodeID, why string) bool {
+	n := &s.nodes[id]
+	if n.state.final() || n.state == running {
+		return false
+	}
+	n.why = LeftOut
+	s.set(id, cancelled, event.Event{Type: event.NodeFinished, State: cancelled.String(), Class: LeftOut, Reason: why})
+	return true
 }

@@ -59,12 +59,10 @@ func TestBudget(t *testing.T) {
 		if got, want := strings.Join(started(w), " "), "a1 b1 a2"; got != want {
 			t.Errorf("started %s, want %s", got, want)
 		}
-		said := false
-		for _, e := range w.events {
-			said = said || e.Node == "b2" && e.State == "cancelled" && strings.Contains(e.Reason, "over the budget")
-		}
-		if !said {
-			t.Errorf("no event says why b2 was left:\n%s", w.transcript())
+		for node, want := range map[string]string{"b2": "over the budget: 0.001 GPU-hours are left, and it would take about 10.5s on 1 GPU", "sum": "needs b2"} {
+			if !slices.ContainsFunc(w.events, func(e event.Event) bool { return e.Node == node && e.State == "cancelled" && e.Reason == want }) {
+				t.Errorf("no event says why %s was left, %q:\n%s", node, want, w.transcript())
+			}
 		}
 
 		// What is left is a plan that the next apply finishes; the sum is cut off.

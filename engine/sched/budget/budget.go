@@ -83,22 +83,33 @@ func (s *Spending) Fit(kind string, nodes []plan.Past, gpus int, now time.Time) 
 // Refuses says why a task does not fit; "" if it may start. One of which
 // nothing is known may start as long as anything is left at all.
 func (s *Spending) Refuses(c Cost, now time.Time) string {
-	about := fmt.Sprintf("would take about %s", time.Duration(c.Seconds*float64(time.Second)).Round(time.Second))
-	if !c.Known {
-		about = "is not known"
+	took := time.Duration(c.Seconds * float64(time.Second))
+	switch left := s.Budget.Deadline.Sub(now); {
+	case s.Budget.Deadline.IsZero():
+	case left <= 0:
+		return "over the deadline: no time is left"
+	case took > left:
+		return fmt.Sprintf("over the deadline: %s are left, and it would take about %s", round(left), round(took))
 	}
-	if left := s.Budget.Deadline.Sub(now); !s.Budget.Deadline.IsZero() && (left <= 0 || c.Seconds > left.Seconds()) {
-		return fmt.Sprintf("over the deadline: %s are left, and it %s", max(0, left).Round(time.Second), about)
-	}
-	rest := s.Budget.GPUSeconds - s.used - s.reserved
-	if s.Budget.GPUSeconds > 0 && c.GPUs > 0 && (rest <= 0 || c.gpuSeconds() > rest) {
+	switch rest := s.Budget.GPUSeconds - s.used - s.reserved; {
+	case s.Budget.GPUSeconds == 0 || c.GPUs == 0:
+	case rest <= 0:
+		return "over the budget: no GPU-hours are left"
+	case c.gpuSeconds() > rest:
 		s := "s"
 		if c.GPUs == 1 {
 			s = ""
 		}
-		return fmt.Sprintf("over the budget: %.3f GPU-hours are left, and it %s on %d GPU%s", max(0, rest)/3600, about, c.GPUs, s)
+		return fmt.Sprintf("over the budget: %.3f GPU-hours are left, and it would take about %s on %d GPU%s", rest/3600, round(took), c.GPUs, s)
 	}
 	return ""
+}
+
+func round(d time.Duration) time.Duration {
+	if d < time.Minute {
+		return d.Round(100 * time.Millisecond)
+	}
+	return d.Round(time.Second)
 }
 
 // Begin reserves what a task is expected to take.
