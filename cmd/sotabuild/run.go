@@ -130,7 +130,8 @@ func (r *run) exec(ctx context.Context, s *session, p *plan.Plan, executor func(
 			r.ends[e.Node] = e
 		}
 		if before, failed := r.ends[e.Node]; !r.app.json && failed && e.Type == event.NodeBlocked && e.By == e.Node && before.State != "ok" {
-			return // not tried again, and its failure stands on the screen
+			screen.unsaid(e) // not tried again, and its failure stands on the screen
+			return
 		}
 		screen.event(e)
 	}
