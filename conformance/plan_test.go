@@ -118,7 +118,17 @@ func TestBudgetAndTimeline(t *testing.T) {
 	if err := json.Unmarshal([]byte(s.read("trace.json")), &chrome); err != nil || len(chrome.TraceEvents) < 10 {
 		t.Errorf("trace: %v, %d events", err, len(chrome.TraceEvents))
 	}
-	if out := s.must(0, "show", "--timeline").out; !strings.Contains(out, "Critical path:\n") || !strings.Contains(out, "winners.") {
+	for _, want := range []string{`"server start"`, `"queue: `, `"until":"the host was free"`, `bench.good`, `winners.`} {
+		if !strings.Contains(s.read("trace.json"), want) {
+			t.Errorf("the trace has no %s", want)
+		}
+	}
+	for _, want := range []string{`"critical": [`, `"waited_ns": `, `"until": "its input was there"`, `"up": "20`, `"state": "ok"`} {
+		if out := s.must(0, "show", "--timeline", "--json").out; !strings.Contains(out, want) {
+			t.Errorf("show --timeline --json has no %s:\n%s", want, out)
+		}
+	}
+	if out := s.must(0, "show", "--timeline").out; !strings.Contains(out, "Critical path:\n") || !strings.Contains(out, "winners.") || !strings.Contains(out, " until its server was up\n") {
 		t.Errorf("show --timeline:\n%s", out)
 	}
 	s.edit("campaign.hcl", "input_len   = 16", "input_len   = 17")

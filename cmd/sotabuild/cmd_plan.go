@@ -50,6 +50,16 @@ func planCommand(a *app) *cobra.Command {
 			if a.stale && o.out != "" {
 				return fail(codeUsage, errors.New("a plan that is saved must be made of facts that were read; leave --refresh=false or --out out"))
 			}
+			if err := o.consistent(cmd, a.json); err != nil {
+				return err
+			}
+			budget, err := o.budget(cmd, time.Now())
+			if err != nil {
+				return err
+			}
+			if err := o.replaceable(budget); err != nil {
+				return err
+			}
 			s, err := a.outline(cmd.Context())
 			if err != nil {
 				return err
@@ -60,12 +70,10 @@ func planCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if p.Budget, err = o.budget(cmd, time.Now()); err != nil {
+			if err := binds(budget, s.Graph); err != nil {
 				return err
 			}
-			if err := binds(p.Budget, s.Graph); err != nil {
-				return err
-			}
+			p.Budget = budget
 			beside, err := s.loops(inRounds)
 			if err != nil {
 				return err
@@ -101,6 +109,20 @@ func planCommand(a *app) *cobra.Command {
 	cmd.Flags().StringVar(&o.out, "out", "", "save the plan to this file, for `apply FILE`")
 	cmd.Flags().StringVar(&o.format, "format", "", "markdown: a comment for a pull request, at most 65,536 characters")
 	return cmd
+}
+
+// consistent refuses flags that are written and empty, such as those of an unset
+// variable, and two forms at once.
+func (o planOptions) consistent(cmd *cobra.Command, asJSON bool) error {
+	for _, name := range []string{"out", "format", "trace"} {
+		if f := cmd.Flags().Lookup(name); f != nil && f.Changed && f.Value.String() == "" {
+			return fail(codeUsage, fmt.Errorf("--%s is empty; write a value, or leave it out", name))
+		}
+	}
+	if o.format != "" && asJSON {
+		return fail(codeUsage, fmt.Errorf("--format %s and --json are two forms; leave one of them out", o.format))
+	}
+	return nil
 }
 
 func makePlan(g *compile.Graph, store cache.Reader, o planOptions) (*plan.Plan, error) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sotabuild/sotabuild/engine/event"
+	"github.com/sotabuild/sotabuild/engine/sched"
 	"github.com/sotabuild/sotabuild/executors/runner"
 )
 
@@ -33,6 +34,20 @@ func TestACtrlCSaysWhatItLeaves(t *testing.T) {
 		if out.String() != want {
 			t.Errorf("%s: %q, want %q", e.Type, out.String(), want)
 		}
+	}
+}
+
+// TestTotals: what never began is left to the next apply, whoever kept it from that;
+// only what ran was interrupted.
+func TestTotals(t *testing.T) {
+	r := run{total: sched.Summary{OK: 2, Cached: 4, Failed: 1, Blocked: 5, Cancelled: 1, Unbegun: 3}}
+	want := "Applied: 3 nodes run, 4 cached, 1 failed, 5 blocked, 1 interrupted, 3 left to the next apply in 1.5s."
+	if got := r.totals(1500 * time.Millisecond); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	r = run{total: sched.Summary{OK: 1, Left: 7}}
+	if got, want := r.totals(time.Second), "Applied: 1 node run, 0 cached, 7 left by the budget in 1s."; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 
