@@ -101,9 +101,28 @@ type Span struct {
 	Started time.Time `json:"started"` // UTC
 	Seconds float64   `json:"seconds"`
 	// Setup is how many seconds its task's servers took to come up, before the
-	// first of its nodes; the same in each record of a task, and no part of
-	// Seconds.
+	// first of its nodes, or until the task ended without that; the same in each
+	// record of a task, and no part of Seconds.
 	Setup float64 `json:"setup,omitempty"`
+}
+
+// String is how long that was, for people.
+func (s Span) String() string {
+	switch {
+	case s.Setup == 0:
+		return spell(s.Seconds)
+	case s.Seconds == 0:
+		return spell(s.Setup)
+	}
+	return spell(s.Seconds) + " (server start " + spell(s.Setup) + ")"
+}
+
+func spell(seconds float64) string {
+	d := time.Duration(seconds * float64(time.Second))
+	if d < time.Minute {
+		return d.Round(100 * time.Millisecond).String()
+	}
+	return d.Round(time.Second).String()
 }
 
 // Readable reports whether this build reads records of a version.

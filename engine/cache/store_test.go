@@ -47,6 +47,18 @@ var suite = map[string]func(t *testing.T, open opener){
 	"ManyGoroutines":         testManyGoroutines,
 }
 
+// TestSpans: what servers took comes beside what a node took; where nothing of the
+// node ran it is all that there is.
+func TestSpans(t *testing.T) {
+	for want, s := range map[string]Span{
+		"0s": {}, "1.6s": {Seconds: 1.62}, "2m5s": {Seconds: 124.6}, "1.6s (server start 1m14s)": {Seconds: 1.6, Setup: 74.2}, "10m0s": {Setup: 600},
+	} {
+		if got := s.String(); got != want {
+			t.Errorf("%+v: %q, want %q", s, got, want)
+		}
+	}
+}
+
 func TestStores(t *testing.T) {
 	for name, make := range stores {
 		for rule, test := range suite {

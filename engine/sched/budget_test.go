@@ -13,6 +13,7 @@ import (
 	"github.com/sotabuild/sotabuild/engine/plan"
 	"github.com/sotabuild/sotabuild/engine/sched"
 	"github.com/sotabuild/sotabuild/engine/sched/budget"
+	"github.com/sotabuild/sotabuild/executors"
 )
 
 // sides are two frameworks with three candidates each on one GPU, with a
@@ -185,6 +186,26 @@ func TestABudgetCountsServersThatComeUp(t *testing.T) {
 			if f := budget.Forecast(w.graph, w.plan(), w.store.Kind, time.Now()); (f[0].Left == 0) != (seconds > 30) {
 				t.Errorf("%g s: %+v", seconds, f)
 			}
+		}
+	})
+}
+
+// A server that never comes up holds its GPU all the same: two attempts of 30 s
+// for both of its cells are 30 s for each apply to come, and not none or 60.
+func TestAServerThatNeverComesUpIsCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dead := slices.Repeat([]act{{takes: 30 * time.Second, death: executors.ClassUnhealthy}}, 2)
+		gpu := compile.Resources{GPUs: []string{"0"}, Quiet: true}
+		w := newWorld(t, newMachine(steps(map[string][]act{"c1": dead})), on(gpu, batched("life", decl("c1", cell))), on(gpu, batched("life", decl("c2", cell))))
+		w.must()
+		for _, n := range []string{"c1", "c2"} {
+			h := w.store.History(n)
+			if last := h[len(h)-1]; len(h) != 2 || last.Time.Seconds != 0 || last.Time.Setup != 30 || last.Time.String() != "30s" {
+				t.Errorf("%s has %d records, the last of %+v", n, len(h), last.Time)
+			}
+		}
+		if e := w.plan().Estimate; e.Seconds != 30 || e.GPUSeconds != 30 || e.Known != 2 {
+			t.Errorf("the estimate is %+v, want 30 s", e)
 		}
 	})
 }

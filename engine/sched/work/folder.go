@@ -205,6 +205,19 @@ func (f *folder) setup() time.Duration {
 	return max(0, to.Sub(from))
 }
 
+// vain is what a task that ended without servers took; that of one which had them
+// is their setup.
+func (f *folder) vain() time.Duration {
+	if took := f.setup(); took > 0 {
+		return took
+	}
+	exit, err := f.exit()
+	if err != nil || exit == nil {
+		return 0
+	}
+	return max(0, exit.Ended.Sub(exit.Started))
+}
+
 // harvest records every pending job whose step has ended and passes on what
 // became of it. A step record that cannot be read stays pending.
 func (f *folder) harvest(pass func(Done)) error {
@@ -238,7 +251,7 @@ func (f *folder) giveUp(class executors.Class, reason string, pass func(Done)) e
 			why = fmt.Sprintf("%s; its record: %v", reason, err)
 		}
 		d, err := f.collect(i, compile.StepResult{TaskDir: f.dir, Class: string(class), Reason: why},
-			cache.Span{Started: f.clerk.Now().UTC()})
+			cache.Span{Started: f.clerk.Now().UTC(), Setup: f.vain().Seconds()})
 		if err != nil {
 			return err
 		}
