@@ -52,6 +52,13 @@ func TestPlanForms(t *testing.T) {
 	if !strings.HasPrefix(md, "### Plan for `") || !strings.Contains(md, "new") || utf8.RuneCountInString(md) > 65_536 {
 		t.Errorf("markdown:\n%s", md)
 	}
+	if !strings.Contains(md, "\nThe help of 2 programs is not known yet") {
+		t.Errorf("markdown does not say what apply asks first:\n%s", md)
+	}
+	budgeted := s.must(0, "plan", "--format", "markdown", "--deadline", "1h").out
+	if !strings.Contains(budgeted, "what tells most first:\n\n```\n   1. help.good.server") || utf8.RuneCountInString(budgeted) > 65_536 {
+		t.Errorf("markdown of a plan with a budget:\n%s", budgeted)
+	}
 	s.must(2, "plan", "--detailed-exitcode")
 	for _, args := range [][]string{{"graph"}, {"graph", "--actions"}, {"graph", "--format", "mermaid"}, {"graph", "--target", "framework.good"}} {
 		if out := s.must(0, args...).out; !strings.Contains(out, "good") {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -141,6 +142,27 @@ func order(g *compile.Graph, store cache.Reader, p *plan.Plan) []budget.Start {
 	return budget.Forecast(g, p, store.Kind, time.Now())
 }
 
+const forecastTitle = "Within the budget, what tells most first:"
+
+// forecastMarkdown is the forecast in a comment for a pull request, its first
+// lines if it is long; "" of none.
+func forecastMarkdown(order []budget.Start) string {
+	const most = 50
+	if len(order) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	b.WriteString("\n" + forecastTitle + "\n\n```\n")
+	for i, o := range order {
+		if i == most {
+			fmt.Fprintf(&b, "and %d more\n", len(order)-most)
+			break
+		}
+		b.WriteString(forecast(i+1, o) + "\n")
+	}
+	return b.String() + "```\n"
+}
+
 // forecast is a line of it for people.
 func forecast(n int, o budget.Start) string {
 	line := fmt.Sprintf("%4d. %s", n, o.Nodes[0])
@@ -187,8 +209,8 @@ func (a *app) writePlan(s *outline, p *plan.Plan, beside loopViews, o planOption
 	case "":
 		return a.showPlan(a.out, s.Outline, p, order(s.Graph, s.store, p), beside, o.all)
 	case "markdown":
-		// The rounds come last and are few.
-		more := beside.markdown()
+		// What comes after the nodes is short.
+		more := forecastMarkdown(order(s.Graph, s.store, p)) + beside.markdown() + unaskedMarkdown(s.Outline, p)
 		fmt.Fprint(a.out, markdown.Plan(s.Name, p, s.Graph, markdown.Limit-len(more))+more)
 		return nil
 	}
@@ -215,10 +237,10 @@ func (a *app) showPlan(w io.Writer, s prepare.Outline, p *plan.Plan, order []bud
 		lines = p.All(s.Graph)
 	}
 	a.writeLines(w, lines, p.Totals(), p.Estimate)
+	if len(order) > 0 {
+		fmt.Fprintln(w, forecastTitle)
+	}
 	for i, o := range order {
-		if i == 0 {
-			fmt.Fprintln(w, "Within the budget, what tells most first:")
-		}
 		fmt.Fprintln(w, forecast(i+1, o))
 	}
 	fmt.Fprint(w, beside.text())
@@ -236,6 +258,17 @@ func (a *app) writeLines(w io.Writer, lines []plan.Line, sum string, e plan.Esti
 	if e := e.String(); e != "" {
 		fmt.Fprintln(w, st.dim(e))
 	}
+}
+
+// unaskedMarkdown is what unasked says, each a paragraph.
+func unaskedMarkdown(s prepare.Outline, p *plan.Plan) string {
+	var b strings.Builder
+	unasked(&b, s, p)
+	text := ""
+	for line := range strings.Lines(b.String()) {
+		text += "\n" + line
+	}
+	return text
 }
 
 // unasked says what apply asks before anything else, by the plan of it.
