@@ -168,4 +168,17 @@ func TestRateSearch(t *testing.T) {
 	if out := s.must(2, "plan", "--detailed-exitcode", "--replace", "rate.one.chat.round[2].bench").out; !strings.Contains(out, "rate.one.chat.round[2].bench") {
 		t.Errorf("replacing a round:\n%s", out)
 	}
+	// Names of no round, and rounds where none runs, are told before anything runs.
+	for _, name := range []string{"rate.one.chat.round[99]", "rate.one.chat.round[2].bnch", "rate.one.chat.round", "rate.no.chat.round[1]"} {
+		s.must(7, "plan", "--replace", name)
+		s.must(7, "apply", "--replace", name)
+	}
+	for _, more := range [][]string{{"--target", "winners"}, {"--deadline", "1h"}} {
+		for _, command := range []string{"plan", "apply"} {
+			if r := s.must(7, append([]string{command, "--replace", "rate.one.chat.round[2]"}, more...)...); !strings.Contains(r.err, "cannot be replaced here") {
+				t.Errorf("%s %v: %s", command, more, r.err)
+			}
+		}
+	}
+	s.must(7, "plan", "--replace", "rate.one.chat.round[2]", "--out", "p")
 }

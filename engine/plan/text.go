@@ -183,7 +183,7 @@ func (e Estimate) String() string {
 	case e.Known == 0:
 		return "Estimate: none, as nothing like it was run before."
 	}
-	s := "Estimate: up to " + seconds(e.Seconds) + " of work"
+	s := "Estimate: up to " + cache.Span{Seconds: e.Seconds}.String() + " of work"
 	if e.GPUSeconds > 0 {
 		s += fmt.Sprintf(", %.2f GPU-hours", e.GPUSeconds/3600)
 	}
@@ -192,14 +192,6 @@ func (e Estimate) String() string {
 		s += fmt.Sprintf("; %d unknown", e.Unknown)
 	}
 	return s + "."
-}
-
-func seconds(s float64) string {
-	d := time.Duration(s * float64(time.Second))
-	if d < time.Minute {
-		return d.Round(100 * time.Millisecond).String()
-	}
-	return d.Round(time.Second).String()
 }
 
 // Why is a node's reason as a phrase, without its address: "flag threads 1 → 2".
@@ -278,7 +270,7 @@ func changesText(changes []key.Change, words map[string]string) string {
 }
 
 func resultText(r *cache.Record) string {
-	text := fmt.Sprintf("has a result of %s from %s, after %s", r.Time.Started.UTC().Format(time.RFC3339), host(r), seconds(r.Time.Seconds))
+	text := fmt.Sprintf("has a result of %s from %s, after %s", r.Time.Started.UTC().Format(time.RFC3339), host(r), r.Time)
 	if r.Outcome.State == cache.Failed {
 		text = "failed for good: " + r.Outcome.Text() + "; it " + text
 	}
