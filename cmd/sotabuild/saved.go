@@ -48,7 +48,7 @@ func (a *app) savePlan(s *session, p *plan.Plan, o planOptions) error {
 		return err
 	}
 	if !a.json && o.format == "" {
-		fmt.Fprintf(a.out, "Saved to %s; run exactly this with\n    sotabuild -C %s apply %s\n", relative(o.out), a.dir, relative(o.out))
+		fmt.Fprintf(a.out, "Saved to %s; run exactly this with\n    %s apply %s\n", relative(o.out), a.again(), relative(o.out))
 	}
 	return nil
 }
