@@ -233,7 +233,7 @@ func unasked(w io.Writer, s prepare.Outline, p *plan.Plan) {
 		fmt.Fprintf(w, "%s gave no help when asked: apply asks again, and measures the others if that fails.\n", result.Count(again, "program"))
 	}
 	if slices.Contains(s.Unasked, campaign.ClientAddr) {
-		fmt.Fprintln(w, "The client was not calibrated on this machine within a week: apply does so first, in some ten seconds.")
+		fmt.Fprintln(w, "The client was not calibrated on this machine within a week: apply does so first, in some ten seconds of a quiet machine.")
 	}
 	if slices.Contains(s.Unasked, campaign.HostAddr) {
 		fmt.Fprintln(w, "The GPUs were not looked at within a day: apply does so first, and stops where a field is out of range.")
