@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,6 +33,15 @@ type server struct {
 // paths are the APIs' usual endpoints.
 var paths = map[bench.API]string{bench.Completions: "/v1/completions", bench.Chat: "/v1/chat/completions", bench.LlamaCpp: "/completion", bench.SGLang: "/generate"}
 
+// served is a line of a model list. Only llama-server and its like tell the
+// vocabulary.
+type served struct {
+	ID   string `json:"id"`
+	Meta struct {
+		Vocab int `json:"n_vocab"`
+	} `json:"meta"`
+}
+
 // connect asks for the model list and fills in what the person left open.
 func connect(ctx context.Context, host bench.Host, o *Options) (*server, error) {
 	if o.Path == "" {
@@ -47,12 +57,7 @@ func connect(ctx context.Context, host bench.Host, o *Options) (*server, error) 
 		return nil, fmt.Errorf("asking %s for its models: %w", o.URL, err)
 	}
 	var list struct {
-		Data []struct {
-			ID   string `json:"id"`
-			Meta struct {
-				Vocab int `json:"n_vocab"`
-			} `json:"meta"`
-		} `json:"data"`
+		Data []served `json:"data"`
 	}
 	switch {
 	case status != http.StatusOK && strings.HasSuffix(o.URL, "/v1"):
@@ -67,6 +72,8 @@ func connect(ctx context.Context, host bench.Host, o *Options) (*server, error) 
 		return nil, fmt.Errorf("%s serves %d models; give --model, such as %q", o.URL, len(list.Data), list.Data[0].ID)
 	case o.Model == "":
 		o.Model = list.Data[0].ID
+	case !slices.ContainsFunc(list.Data, func(m served) bool { return m.ID == o.Model }):
+		return nil, fmt.Errorf("%s does not serve %q; give --model %s", o.URL, o.Model, list.Data[0].ID)
 	}
 	if len(list.Data) > 0 && o.Set.Ids.Hi == 0 {
 		o.Set.Ids.Hi = list.Data[0].Meta.Vocab

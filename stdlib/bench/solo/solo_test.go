@@ -129,6 +129,14 @@ func TestTheURLOfOtherClients(t *testing.T) {
 	}
 }
 
+func TestAModelThatIsNotServed(t *testing.T) {
+	o := options(sim(t, simserve.Config{Prefill: ms}))
+	o.Model = "other"
+	if _, err := Run(t.Context(), quietCPU(), o); err == nil || !strings.Contains(err.Error(), `does not serve "other"; give --model sim`) {
+		t.Errorf("error %v, want one that names the model that is served", err)
+	}
+}
+
 // TestSpeculationOnRandomIdsCannotWin: bursts of three tokens are accepted
 // speculation by the server's counters.
 func TestSpeculationOnRandomIdsCannotWin(t *testing.T) {
