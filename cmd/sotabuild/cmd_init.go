@@ -68,7 +68,7 @@ func (a *app) init(ctx context.Context, o initOptions) error {
 	if err := writeNew(path, src); err != nil {
 		return err
 	}
-	fmt.Fprintf(a.out, "Wrote %s. Review it, then `sotabuild -C %s plan`.\n", relative(path), a.dir)
+	fmt.Fprintf(a.out, "Wrote %s. Review it, then `%s plan`.\n", relative(path), a.again())
 	return nil
 }
 

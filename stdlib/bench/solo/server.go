@@ -7,11 +7,14 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/sotabuild/sotabuild/stdlib/bench"
 	"github.com/sotabuild/sotabuild/stdlib/bench/wire"
 	"github.com/sotabuild/sotabuild/stdlib/dataset"
+	"github.com/sotabuild/sotabuild/stdlib/result"
 )
 
 // server is the endpoint as far as it is asked before and after the cell.
@@ -23,10 +26,21 @@ type server struct {
 	ask    func(text string) (body []byte, err error)
 	path   string // of the endpoint
 	api    bench.API
+	// guessed says that nobody told how many token ids there are.
+	guessed bool
 }
 
 // paths are the APIs' usual endpoints.
 var paths = map[bench.API]string{bench.Completions: "/v1/completions", bench.Chat: "/v1/chat/completions", bench.LlamaCpp: "/completion", bench.SGLang: "/generate"}
+
+// served is a line of a model list. Only llama-server and its like tell the
+// vocabulary.
+type served struct {
+	ID   string `json:"id"`
+	Meta struct {
+		Vocab int `json:"n_vocab"`
+	} `json:"meta"`
+}
 
 // connect asks for the model list and fills in what the person left open.
 func connect(ctx context.Context, host bench.Host, o *Options) (*server, error) {
@@ -43,14 +57,11 @@ func connect(ctx context.Context, host bench.Host, o *Options) (*server, error) 
 		return nil, fmt.Errorf("asking %s for its models: %w", o.URL, err)
 	}
 	var list struct {
-		Data []struct {
-			ID   string `json:"id"`
-			Meta struct {
-				Vocab int `json:"n_vocab"`
-			} `json:"meta"`
-		} `json:"data"`
+		Data []served `json:"data"`
 	}
 	switch {
+	case status != http.StatusOK && strings.HasSuffix(o.URL, "/v1"):
+		return nil, fmt.Errorf("%s%s has no model list (status %d); the paths of the API come after the URL: write %s", o.URL, s.models, status, strings.TrimSuffix(o.URL, "/v1"))
 	case status != http.StatusOK && o.Model == "":
 		return nil, fmt.Errorf("%s has no model list (status %d); give --model", o.URL, status)
 	case status != http.StatusOK:
@@ -61,17 +72,27 @@ func connect(ctx context.Context, host bench.Host, o *Options) (*server, error) 
 		return nil, fmt.Errorf("%s serves %d models; give --model, such as %q", o.URL, len(list.Data), list.Data[0].ID)
 	case o.Model == "":
 		o.Model = list.Data[0].ID
+	case !slices.ContainsFunc(list.Data, func(m served) bool { return m.ID == o.Model }):
+		return nil, fmt.Errorf("%s does not serve %q; give --model %s", o.URL, o.Model, list.Data[0].ID)
 	}
 	if len(list.Data) > 0 && o.Set.Ids.Hi == 0 {
 		o.Set.Ids.Hi = list.Data[0].Meta.Vocab
 	}
 	if o.Set.Ids.Hi == 0 {
-		o.Set.Ids.Hi = 10000
+		o.Set.Ids.Hi, s.guessed = 10000, true
 	}
 	s.ask = func(text string) ([]byte, error) {
 		return o.API.Encode(wire.Ask{Prompt: dataset.Prompt{Text: text, OutputLen: 1}, Model: o.Model, Whole: true, Extra: o.Body})
 	}
 	return s, nil
+}
+
+// explain adds to a row without numbers what may help: ids that a server does
+// not have are refused before anything is measured.
+func (s *server) explain(row *result.Row, prompts []dataset.Prompt, ids dataset.Ids) {
+	if s.guessed && row.Class == result.HTTPStatus && row.Requests.Sent() == 0 && len(prompts) > 0 && len(prompts[0].Tokens) > 0 {
+		row.Reason += fmt.Sprintf("; the server does not tell its vocabulary, and token ids from %d to %d were drawn: write --vocab LO:HI, or --dataset-name random-text", ids.Lo, ids.Hi-1)
+	}
 }
 
 func (s *server) do(ctx context.Context, method, path string, body []byte) (int, []byte, error) {
