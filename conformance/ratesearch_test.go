@@ -197,4 +197,15 @@ func TestRateSearch(t *testing.T) {
 		}
 	}
 	s.must(7, "plan", "--replace", "rate.one.chat.round[2]", "--out", "p")
+
+	// A Ctrl-C in a round that is replaced ends the apply, though its old decision
+	// is there: no later round begins.
+	a := s.start("--replace", "rate.one.chat.round[1]", "--replace", "rate.one.chat.round[2]")
+	a.until("task_started", "rate.one.chat.round[1].bench")
+	if err := a.proc.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if r := a.wait(); r.code != 130 || strings.Contains(r.out, "round[2]") || !strings.Contains(r.err, "needs --replace again") {
+		t.Errorf("interrupted in round 1: exit code %d, %s\n%s", r.code, r.err, r.out)
+	}
 }
