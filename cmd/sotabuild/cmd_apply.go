@@ -32,6 +32,9 @@ func applyCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "apply [PLAN]", Short: "Run what is stale, and only that; or exactly what a saved plan says", Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.consistent(cmd, a.json); err != nil {
+				return err
+			}
 			var bound *saved.Plan
 			if len(args) == 1 {
 				p, err := a.readPlan(args[0], &o)
@@ -42,6 +45,9 @@ func applyCommand(a *app) *cobra.Command {
 			}
 			budget, err := o.budget(cmd, time.Now())
 			if err != nil {
+				return err
+			}
+			if err := o.replaceable(budget); err != nil {
 				return err
 			}
 			c, err := a.load()
@@ -134,6 +140,12 @@ func (a *app) apply(ctx context.Context, store *cache.Local, c *lang.Campaign, o
 	if err := binds(budget, s.Graph); err != nil {
 		return err
 	}
+	inRounds, others := rounds.Split(o.replace, loops.Prefixes()...)
+	if len(inRounds) > 0 { // a wrong name is told before anything runs
+		if _, err := s.loops(inRounds); err != nil {
+			return err
+		}
+	}
 	if bound != nil {
 		if err := a.bind(s, store, *bound, o); err != nil {
 			return err
@@ -159,8 +171,7 @@ func (a *app) apply(ctx context.Context, store *cache.Local, c *lang.Campaign, o
 			}
 		}
 	}
-	o.givenUp = r.total.FailedNodes
-	inRounds, others := rounds.Split(o.replace, loops.Prefixes()...)
+	o.givenUp, r.replaces = r.total.FailedNodes, len(o.replace) > 0
 	o.replace = others
 	sum, err := r.once(ctx, s, o)
 	if err != nil {

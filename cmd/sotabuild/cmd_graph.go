@@ -25,6 +25,9 @@ func graphCommand(a *app) *cobra.Command {
 				return err
 			}
 			if a.json {
+				if cmd.Flags().Changed("format") && format != "json" {
+					return fail(codeUsage, fmt.Errorf("--format %s and --json are two forms; leave one of them out", format))
+				}
 				format = "json"
 			}
 			switch format {

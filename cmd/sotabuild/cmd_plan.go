@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -50,6 +51,16 @@ func planCommand(a *app) *cobra.Command {
 			if a.stale && o.out != "" {
 				return fail(codeUsage, errors.New("a plan that is saved must be made of facts that were read; leave --refresh=false or --out out"))
 			}
+			if err := o.consistent(cmd, a.json); err != nil {
+				return err
+			}
+			budget, err := o.budget(cmd, time.Now())
+			if err != nil {
+				return err
+			}
+			if err := o.replaceable(budget); err != nil {
+				return err
+			}
 			s, err := a.outline(cmd.Context())
 			if err != nil {
 				return err
@@ -60,12 +71,10 @@ func planCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if p.Budget, err = o.budget(cmd, time.Now()); err != nil {
+			if err := binds(budget, s.Graph); err != nil {
 				return err
 			}
-			if err := binds(p.Budget, s.Graph); err != nil {
-				return err
-			}
+			p.Budget = budget
 			beside, err := s.loops(inRounds)
 			if err != nil {
 				return err
@@ -103,6 +112,20 @@ func planCommand(a *app) *cobra.Command {
 	return cmd
 }
 
+// consistent refuses flags that are written and empty, such as those of an unset
+// variable, and two forms at once.
+func (o planOptions) consistent(cmd *cobra.Command, asJSON bool) error {
+	for _, name := range []string{"out", "format", "trace"} {
+		if f := cmd.Flags().Lookup(name); f != nil && f.Changed && f.Value.String() == "" {
+			return fail(codeUsage, fmt.Errorf("--%s is empty; write a value, or leave it out", name))
+		}
+	}
+	if o.format != "" && asJSON {
+		return fail(codeUsage, fmt.Errorf("--format %s and --json are two forms; leave one of them out", o.format))
+	}
+	return nil
+}
+
 func makePlan(g *compile.Graph, store cache.Reader, o planOptions) (*plan.Plan, error) {
 	p, problems := plan.Make(g, store, plan.Options{Targets: o.targets, Replace: o.replace, GivenUp: o.givenUp, Now: time.Now()})
 	if len(problems) > 0 {
@@ -117,6 +140,27 @@ func order(g *compile.Graph, store cache.Reader, p *plan.Plan) []budget.Start {
 		return nil
 	}
 	return budget.Forecast(g, p, store.Kind, time.Now())
+}
+
+const forecastTitle = "Within the budget, what tells most first:"
+
+// forecastMarkdown is the forecast in a comment for a pull request, its first
+// lines if it is long; "" of none.
+func forecastMarkdown(order []budget.Start) string {
+	const most = 50
+	if len(order) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	b.WriteString("\n" + forecastTitle + "\n\n```\n")
+	for i, o := range order {
+		if i == most {
+			fmt.Fprintf(&b, "and %d more\n", len(order)-most)
+			break
+		}
+		b.WriteString(forecast(i+1, o) + "\n")
+	}
+	return b.String() + "```\n"
 }
 
 // forecast is a line of it for people.
@@ -137,6 +181,8 @@ func forecast(n int, o budget.Start) string {
 	case 0:
 	case len(o.Nodes):
 		line += "  left: " + o.Why
+	case 1:
+		line += "  the last one left: " + o.Why
 	default:
 		line += fmt.Sprintf("  the last %d left: %s", o.Left, o.Why)
 	}
@@ -163,8 +209,8 @@ func (a *app) writePlan(s *outline, p *plan.Plan, beside loopViews, o planOption
 	case "":
 		return a.showPlan(a.out, s.Outline, p, order(s.Graph, s.store, p), beside, o.all)
 	case "markdown":
-		// The rounds come last and are few.
-		more := beside.markdown()
+		// What comes after the nodes is short.
+		more := forecastMarkdown(order(s.Graph, s.store, p)) + beside.markdown() + unaskedMarkdown(s.Outline, p)
 		fmt.Fprint(a.out, markdown.Plan(s.Name, p, s.Graph, markdown.Limit-len(more))+more)
 		return nil
 	}
@@ -191,10 +237,10 @@ func (a *app) showPlan(w io.Writer, s prepare.Outline, p *plan.Plan, order []bud
 		lines = p.All(s.Graph)
 	}
 	a.writeLines(w, lines, p.Totals(), p.Estimate)
+	if len(order) > 0 {
+		fmt.Fprintln(w, forecastTitle)
+	}
 	for i, o := range order {
-		if i == 0 {
-			fmt.Fprintln(w, "Within the budget, what tells most first:")
-		}
 		fmt.Fprintln(w, forecast(i+1, o))
 	}
 	fmt.Fprint(w, beside.text())
@@ -212,6 +258,17 @@ func (a *app) writeLines(w io.Writer, lines []plan.Line, sum string, e plan.Esti
 	if e := e.String(); e != "" {
 		fmt.Fprintln(w, st.dim(e))
 	}
+}
+
+// unaskedMarkdown is what unasked says, each a paragraph.
+func unaskedMarkdown(s prepare.Outline, p *plan.Plan) string {
+	var b strings.Builder
+	unasked(&b, s, p)
+	text := ""
+	for line := range strings.Lines(b.String()) {
+		text += "\n" + line
+	}
+	return text
 }
 
 // unasked says what apply asks before anything else, by the plan of it.

@@ -126,11 +126,11 @@ func file(w any) (*os.File, bool) {
 }
 
 // again is how a further command for the same campaign begins.
-func (a *app) again() string {
+func (a *app) again() []string {
 	if a.dir == "." {
-		return "sotabuild"
+		return []string{"sotabuild"}
 	}
-	return "sotabuild -C " + a.dir
+	return []string{"sotabuild", "-C", a.dir}
 }
 
 // usageError marks what cobra found wrong with the command line.

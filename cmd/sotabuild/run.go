@@ -36,6 +36,7 @@ type run struct {
 	unfound   []error                // loops that came to no answer
 	unstarted []string               // loops of which the budget let no round start
 	looked    bool                   // at the host, before the first task
+	replaces  bool                   // it was told to run what is cached
 }
 
 // ask plans and runs what the plan of the rest needs to know.
@@ -129,7 +130,8 @@ func (r *run) exec(ctx context.Context, s *session, p *plan.Plan, executor func(
 			r.ends[e.Node] = e
 		}
 		if before, failed := r.ends[e.Node]; !r.app.json && failed && e.Type == event.NodeBlocked && e.By == e.Node && before.State != "ok" {
-			return // not tried again, and its failure stands on the screen
+			screen.unsaid(e) // not tried again, and its failure stands on the screen
+			return
 		}
 		screen.event(e)
 	}
@@ -173,7 +175,7 @@ func (r *run) finish(s *session) error {
 	}
 	switch {
 	case r.total.Interrupted:
-		return fail(codeInterrupted, fmt.Errorf("interrupted; what was finished is kept"), "`sotabuild apply` goes on where it stopped")
+		return fail(codeInterrupted, errors.New("interrupted; what was finished is kept"), "`sotabuild apply` goes on where it stopped"+r.again())
 	case len(r.total.FailedNodes) > 0:
 		return done(codeNodeFailed)
 	case len(r.unfound) > 0:
@@ -184,13 +186,22 @@ func (r *run) finish(s *session) error {
 	return r.unanswered(s, v)
 }
 
+// again says what the next apply does not do by itself: what is cached is run
+// again only by those that are told to.
+func (r *run) again() string {
+	if !r.replaces {
+		return ""
+	}
+	return "; what was to be replaced and has not run needs --replace again"
+}
+
 // leftOver says what a budget left, and what goes on with it: what did not fit
 // may fit the next time, and rounds never do.
 func (r *run) leftOver() error {
 	var causes, hints []string
 	if n := r.total.Left; n > 0 {
 		causes = append(causes, result.Count(n, "node")+" did not fit into the budget")
-		hints = append(hints, "`sotabuild plan` shows what is left, the next `sotabuild apply` goes on with it")
+		hints = append(hints, "`sotabuild plan` shows what is left, the next `sotabuild apply` goes on with it"+r.again())
 	}
 	if r.unstarted != nil {
 		causes = append(causes, "no round of "+strings.Join(r.unstarted, ", ")+" was started: "+underBound+", so under one none starts, however much of it is left")
@@ -234,7 +245,7 @@ func (r *run) totals(d time.Duration) string {
 	for _, p := range []struct {
 		n    int
 		word string
-	}{{s.Failed, "failed"}, {s.Blocked, "blocked"}, {s.Cancelled, "interrupted"}, {s.Left, "left by the budget"}} {
+	}{{s.Failed, "failed"}, {s.Blocked, "blocked"}, {s.Cancelled, "interrupted"}, {s.Unbegun, "left to the next apply"}, {s.Left, "left by the budget"}} {
 		if p.n > 0 {
 			text += fmt.Sprintf(", %d %s", p.n, p.word)
 		}

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/sotabuild/sotabuild/engine/cache/defect"
 	"github.com/sotabuild/sotabuild/engine/cache/durable"
 	"github.com/sotabuild/sotabuild/engine/cache/index"
@@ -47,7 +49,7 @@ func OpenReader(dir string) (*Snapshot, error) {
 		return nil, err
 	}
 	s.id = id
-	f, err := os.Open(filepath.Join(dir, "journal"))
+	f, err := plain(filepath.Join(dir, "journal"), os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, nil
 	}
@@ -239,16 +241,38 @@ func (s *Snapshot) Close() error {
 
 // readID reads the store's name; "" if it has none.
 func readID(dir string) (string, error) {
-	b, err := os.ReadFile(filepath.Join(dir, "id"))
+	path := filepath.Join(dir, "id")
+	f, err := plain(path, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
 	if err != nil {
 		return "", fmt.Errorf("opening store %s: %w", dir, err)
 	}
+	b, err := io.ReadAll(io.LimitReader(f, idLen+2))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return "", fmt.Errorf("opening store %s: %w", dir, err)
+	}
 	id := strings.TrimSuffix(string(b), "\n")
 	if len(id) != idLen || strings.Trim(id, "0123456789abcdef") != "" {
-		return "", fmt.Errorf("opening store %s: its id file holds %.40q, want %d hex digits; if the folder is no store of ours choose another, else delete it", dir, id, idLen)
+		return "", fmt.Errorf("opening store %s: its id file holds %.40q, want %d hex digits; if the folder is no store of ours choose another, else delete %s: it gets a new name", dir, id, idLen, path)
 	}
 	return id, nil
+}
+
+// plain opens a regular file. Anything else is an error, before it can be waited
+// for.
+func plain(path string, flags int) (*os.File, error) {
+	f, err := os.OpenFile(path, flags|unix.O_NONBLOCK, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	fi, err := f.Stat()
+	if err == nil && !fi.Mode().IsRegular() {
+		err = fmt.Errorf("%s is no regular file; move it away", path)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }

@@ -24,12 +24,12 @@ func examples() []Event {
 	events := []Event{
 		{Type: ApplyStarted, Counts: map[string]int{"new": 3, "cached": 2}},
 		{Type: NodeStarted, Node: bench, Kind: "bench", Attempt: 1, Task: "r1-ab-1"},
-		{Type: NodeProgress, Node: bench, Text: "healthy"},
 		{Type: NodeFinished, Node: bench, State: "failed", Class: "oom", Reason: "CUDA out of memory", Seconds: 81.5, Log: "/tasks/r1-ab-1/logs"},
 		{Type: NodeCached, Node: "winners.chat", By: "winners.talk"},
 		{Type: NodeBlocked, Node: "report", By: "help.vllm", Reason: "no_help"},
 		{Type: NodeRetry, Node: bench, Attempt: 2, Class: "unhealthy", Reason: "not healthy within 600 s"},
 		{Type: TaskStarted, Task: "r1-ab-1", Executor: "local", Node: bench, Log: "/tasks/r1-ab-1/logs"},
+		{Type: TaskUp, Task: "r1-ab-1", Node: bench, Seconds: 74.5},
 		{Type: TaskAdopted, Task: "r0-cd-7"},
 		{Type: TaskReaped, Task: "r0-cd-7", Text: "was running"},
 		{Type: Draining},

@@ -99,7 +99,7 @@ func (e Explanation) Text() string {
 
 func (e Explanation) record(r *cache.Record) string {
 	text := fmt.Sprintf("%d  %s  %s  %s on %s in %s", r.Serial, r.Time.Started.UTC().Format(time.RFC3339),
-		r.Key.Short(), r.Outcome.State, host(r), seconds(r.Time.Seconds))
+		r.Key.Short(), r.Outcome.State, host(r), r.Time)
 	if r.Outcome.State != cache.OK {
 		text += "  " + r.Outcome.Text()
 	}

@@ -91,7 +91,13 @@ type Node struct {
 	Reason  Reason
 	Key     key.Key       // zero when it cannot be known yet
 	Record  *cache.Record // the hit, when Cached; the failure, when given up
-	Seconds float64       // what it took the last time, for a node that may run; 0 is not known
+	Past    Past          // of a node that may run
+}
+
+// Past is what a node took the last time; zero is not known.
+type Past struct {
+	Seconds float64
+	Setup   float64 // of its task before, which the nodes of a batch share
 }
 
 // Counts are totals by what apply would do.
@@ -141,7 +147,8 @@ type Root struct {
 }
 
 // Estimate adds up what the nodes that may run took the last time, each by its
-// newest good record, or that of the record it was compared with. It is work,
+// newest good record, or that of the record it was compared with, and what their
+// servers took to come up, once for each batch. It is work,
 // not waiting: nodes may run side by side, and a Later one may be cut off.
 type Estimate struct {
 	Seconds    float64

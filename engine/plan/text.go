@@ -182,7 +182,7 @@ func (e Estimate) String() string {
 	case e.Known == 0:
 		return "Estimate: none, as nothing like it was run before."
 	}
-	s := "Estimate: up to " + seconds(e.Seconds) + " of work"
+	s := "Estimate: up to " + cache.Span{Seconds: e.Seconds}.String() + " of work"
 	if e.Seconds < 1 {
 		s = "Estimate: less than 1 s of work"
 	}
@@ -194,14 +194,6 @@ func (e Estimate) String() string {
 		s += fmt.Sprintf("; %d unknown", e.Unknown)
 	}
 	return s + "."
-}
-
-func seconds(s float64) string {
-	d := time.Duration(s * float64(time.Second))
-	if d < time.Minute {
-		return d.Round(100 * time.Millisecond).String()
-	}
-	return d.Round(time.Second).String()
 }
 
 // Why is a node's reason as a phrase, without its address: "flag threads 1 → 2".
@@ -281,7 +273,7 @@ func (p *Plan) changesText(g *compile.Graph, id graph.NodeID, words map[string]s
 }
 
 func resultText(r *cache.Record) string {
-	text := fmt.Sprintf("has a result of %s from %s, after %s", r.Time.Started.UTC().Format(time.RFC3339), host(r), seconds(r.Time.Seconds))
+	text := fmt.Sprintf("has a result of %s from %s, after %s", r.Time.Started.UTC().Format(time.RFC3339), host(r), r.Time)
 	if r.Outcome.State == cache.Failed {
 		text = "failed for good: " + r.Outcome.Text() + "; it " + text
 	}

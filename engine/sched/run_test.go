@@ -601,6 +601,32 @@ func TestTheLongestPathGoesFirst(t *testing.T) {
 	})
 }
 
+// A server's cells run one after the other: ten of 2 s are a longer way than one of
+// 9 s on the same GPU, and go first when the lengths are known.
+func TestABatchIsAsLongAsItsNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gpu := compile.Resources{GPUs: []string{"0"}}
+		script := map[string][]act{"one": slices.Repeat([]act{{takes: 9 * time.Second}}, 2)}
+		decls := []compile.Decl{on(gpu, decl("one", cell))}
+		for i := range 10 {
+			addr := fmt.Sprintf("many%d", i)
+			script[addr] = slices.Repeat([]act{{takes: 2 * time.Second}}, 2)
+			decls = append(decls, on(gpu, batched("life", decl(addr, cell))))
+		}
+		w := newWorld(t, newMachine(steps(script)), decls...)
+		w.must()
+		for i := range decls {
+			decls[i].Spec = spec{Text: decls[i].Addr + " changed"}
+		}
+		w.declare(decls...)
+		w.events = nil
+		w.must()
+		if got := started(w); got[0] != "many0" || got[10] != "one" {
+			t.Errorf("started %v", got)
+		}
+	})
+}
+
 // Each batch waits for a twin whose first is held in the other one.
 func TestBatchesThatWaitForEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -683,19 +709,27 @@ func TestTaskIDsFitEveryExecutor(t *testing.T) {
 	}
 }
 
-// A result whose inputs were others when its task ended is recorded for nobody,
-// in this run or by the next one's adoption.
+// A result whose inputs were others when its work ended is recorded for nobody,
+// be it a task's or a function's, in this run or by the next one's adoption.
 func TestNothingIsRecordedOfChangedInputs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, newMachine(steps(nil)), decl("in", echo), decl("cell", cell, "in"), decl("end", join, "cell"))
-		w.changed = errors.New("the program changed")
-		sum := w.must()
-		w.wantSummary(sum, sched.Summary{OK: 1, Failed: 1, Blocked: 1, FailedNodes: []string{"cell"}})
-		w.wantEnds(map[string]string{"in": "ok", "cell": "failed", "end": "blocked by cell"})
-		if h := w.store.History("cell"); len(h) != 0 {
-			t.Errorf("recorded: %+v", h[0])
-		}
-		w.changed = nil
-		w.wantSummary(w.must(), sched.Summary{OK: 2, Cached: 1})
-	})
+	for changed, want := range map[string]struct {
+		sum  sched.Summary
+		ends map[string]string
+	}{
+		"in":   {sched.Summary{Failed: 1, Blocked: 2, FailedNodes: []string{"in"}}, map[string]string{"in": "failed", "cell": "blocked by in", "end": "blocked by in"}},
+		"cell": {sched.Summary{OK: 1, Failed: 1, Blocked: 1, FailedNodes: []string{"cell"}}, map[string]string{"in": "ok", "cell": "failed", "end": "blocked by cell"}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, newMachine(steps(nil)), decl("in", echo), decl("cell", cell, "in"), decl("end", join, "cell"))
+			w.changed = changed
+			sum := w.must()
+			w.wantSummary(sum, want.sum)
+			w.wantEnds(want.ends)
+			if h := w.store.History(changed); len(h) != 0 {
+				t.Errorf("recorded: %+v", h[0])
+			}
+			w.changed = ""
+			w.wantSummary(w.must(), sched.Summary{OK: 3 - sum.OK, Cached: sum.OK})
+		})
+	}
 }

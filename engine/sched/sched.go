@@ -67,8 +67,8 @@ type Config struct {
 	Tool  string // version, for records
 	Host  string // name of this host, for records
 	Now   func() time.Time
-	// Unchanged says, from a task's spec, why what the key names was another
-	// thing when the task ended. Then nothing is recorded, and the node stays
+	// Unchanged says, from a node's spec, why what the key names was another
+	// thing when its work ended. Then nothing is recorded, and the node stays
 	// as stale as it was (DESIGN 4). nil trusts that nothing changes.
 	Unchanged func(spec any) error
 	// Interrupt: the first value drains, the second kills, the third leaves. A
@@ -78,9 +78,10 @@ type Config struct {
 }
 
 // Summary is what a run came to. Every node that the plan did not skip is
-// counted once.
+// counted once. Cancelled ones had begun, Unbegun ones had not when the run was
+// interrupted: they are what the next run goes on with.
 type Summary struct {
-	OK, Cached, Failed, KeptFailures, Blocked, Cancelled int
+	OK, Cached, Failed, KeptFailures, Blocked, Cancelled, Unbegun int
 	// FailedNodes are the addresses that failed without leaving a result, in
 	// graph order; they decide the exit code. A failure kept from an earlier
 	// run is one of them, so that a second apply cannot look like a success.
@@ -112,7 +113,7 @@ func Run(ctx context.Context, cfg Config) (Summary, error) {
 	sum := s.summary()
 	s.say(event.Event{Type: event.ApplyFinished, Seconds: sum.Seconds, Counts: map[string]int{
 		"ok": sum.OK, "cached": sum.Cached, "failed": sum.Failed, "kept_failures": sum.KeptFailures,
-		"blocked": sum.Blocked, "cancelled": sum.Cancelled, "left": sum.Left,
+		"blocked": sum.Blocked, "cancelled": sum.Cancelled + sum.Unbegun, "unbegun": sum.Unbegun, "left": sum.Left,
 	}})
 	return sum, s.err
 }

@@ -117,7 +117,7 @@ func Write(path string, p Plan) (err error) {
 	}
 	tmp, err := os.CreateTemp(filepath.Dir(path), ".plan-*") // mode 0600
 	if err != nil {
-		return fmt.Errorf("writing plan: %w", err)
+		return fmt.Errorf("writing plan %s: %w", path, cause(err))
 	}
 	_, err = io.WriteString(tmp, head+key.Sum(body).String()+"\n")
 	if err == nil {
@@ -127,9 +127,22 @@ func Write(path string, p Plan) (err error) {
 		err = os.Rename(tmp.Name(), path)
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("writing plan %s: %w", path, err), os.Remove(tmp.Name()))
+		return errors.Join(fmt.Errorf("writing plan %s: %w", path, cause(err)), os.Remove(tmp.Name()))
 	}
 	return nil
+}
+
+// cause is an error of the file system without the temporary file's name.
+func cause(err error) error {
+	var path *os.PathError
+	var link *os.LinkError
+	switch {
+	case errors.As(err, &path):
+		return path.Err
+	case errors.As(err, &link):
+		return link.Err
+	}
+	return err
 }
 
 // Read reads what Write wrote.
