@@ -13,6 +13,7 @@ import (
 	"github.com/sotabuild/sotabuild/lang"
 	"github.com/sotabuild/sotabuild/stdlib/cookbook"
 	"github.com/sotabuild/sotabuild/stdlib/frameworks"
+	"github.com/sotabuild/sotabuild/stdlib/report"
 )
 
 func importCommand(a *app) *cobra.Command {
@@ -87,7 +88,7 @@ func (a *app) importCookbook(from string, o cookbook.Options, stdout bool) error
 		return err
 	}
 	if !a.json {
-		fmt.Fprintf(a.out, "Wrote %s. Review it, then `%s plan`.\n", relative(path), a.again())
+		fmt.Fprintf(a.out, "Wrote %s. Review it, then `%s`.\n", relative(path), report.Quote(append(a.again(), "plan")))
 	}
 	return nil
 }

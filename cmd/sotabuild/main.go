@@ -18,7 +18,6 @@ import (
 
 	"github.com/sotabuild/sotabuild/internal/garbage"
 	"github.com/sotabuild/sotabuild/lang"
-	"github.com/sotabuild/sotabuild/stdlib/report"
 )
 
 // commands lists every command for people, in the order of the help text.
@@ -127,9 +126,7 @@ func file(w any) (*os.File, bool) {
 }
 
 // again is how a further command for the same campaign begins.
-func (a *app) again() string { return report.Quote(a.itself()) }
-
-func (a *app) itself() []string {
+func (a *app) again() []string {
 	if a.dir == "." {
 		return []string{"sotabuild"}
 	}

@@ -318,7 +318,7 @@ func (c *client) models(ctx context.Context) ([]string, wire.Failure) {
 		return nil, wire.Fail(result.WrongModel, "%s: %v: %s", what, err, c.clean(wire.Excerpt(body)))
 	}
 	if !slices.Contains(ids, c.spec.Model) {
-		return nil, wire.Fail(result.WrongModel, "%s has %q, not %q; a server gets that name by {served_name} in its definition's server command", what, ids, c.spec.Model)
+		return nil, wire.Fail(result.WrongModel, "%s has %q, not %q", what, ids, c.spec.Model)
 	}
 	return ids, wire.Failure{}
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -33,15 +32,6 @@ type server struct {
 // paths are the APIs' usual endpoints.
 var paths = map[bench.API]string{bench.Completions: "/v1/completions", bench.Chat: "/v1/chat/completions", bench.LlamaCpp: "/completion", bench.SGLang: "/generate"}
 
-// served is a line of a model list. Only llama-server and its like tell the
-// vocabulary.
-type served struct {
-	ID   string `json:"id"`
-	Meta struct {
-		Vocab int `json:"n_vocab"`
-	} `json:"meta"`
-}
-
 // connect asks for the model list and fills in what the person left open.
 func connect(ctx context.Context, host bench.Host, o *Options) (*server, error) {
 	if o.Path == "" {
@@ -57,7 +47,12 @@ func connect(ctx context.Context, host bench.Host, o *Options) (*server, error) 
 		return nil, fmt.Errorf("asking %s for its models: %w", o.URL, err)
 	}
 	var list struct {
-		Data []served `json:"data"`
+		Data []struct {
+			ID   string `json:"id"`
+			Meta struct {
+				Vocab int `json:"n_vocab"` // told by llama-server and its like
+			} `json:"meta"`
+		} `json:"data"`
 	}
 	switch {
 	case status != http.StatusOK && strings.HasSuffix(o.URL, "/v1"):
@@ -72,8 +67,6 @@ func connect(ctx context.Context, host bench.Host, o *Options) (*server, error) 
 		return nil, fmt.Errorf("%s serves %d models; give --model, such as %q", o.URL, len(list.Data), list.Data[0].ID)
 	case o.Model == "":
 		o.Model = list.Data[0].ID
-	case !slices.ContainsFunc(list.Data, func(m served) bool { return m.ID == o.Model }):
-		return nil, fmt.Errorf("%s does not serve %q; give --model %s", o.URL, o.Model, list.Data[0].ID)
 	}
 	if len(list.Data) > 0 && o.Set.Ids.Hi == 0 {
 		o.Set.Ids.Hi = list.Data[0].Meta.Vocab
@@ -87,9 +80,12 @@ func connect(ctx context.Context, host bench.Host, o *Options) (*server, error) 
 	return s, nil
 }
 
-// explain adds to a row without numbers what may help: ids that a server does
-// not have are refused before anything is measured.
+// explain adds to a row without numbers what to write instead: a model or ids
+// that a server does not have are refused before anything is measured.
 func (s *server) explain(row *result.Row, prompts []dataset.Prompt, ids dataset.Ids) {
+	if row.Class == result.WrongModel && row.Requests.Sent() == 0 {
+		row.Reason += "; give --model one that is served"
+	}
 	if s.guessed && row.Class == result.HTTPStatus && row.Requests.Sent() == 0 && len(prompts) > 0 && len(prompts[0].Tokens) > 0 {
 		row.Reason += fmt.Sprintf("; the server does not tell its vocabulary, and token ids from %d to %d were drawn: write --vocab LO:HI, or --dataset-name random-text", ids.Lo, ids.Hi-1)
 	}

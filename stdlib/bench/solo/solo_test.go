@@ -132,8 +132,8 @@ func TestTheURLOfOtherClients(t *testing.T) {
 func TestAModelThatIsNotServed(t *testing.T) {
 	o := options(sim(t, simserve.Config{Prefill: ms}))
 	o.Model = "other"
-	if _, err := Run(t.Context(), quietCPU(), o); err == nil || !strings.Contains(err.Error(), `does not serve "other"; give --model sim`) {
-		t.Errorf("error %v, want one that names the model that is served", err)
+	if out, err := Run(t.Context(), quietCPU(), o); err != nil || out.Row.Class != result.WrongModel || !strings.HasSuffix(out.Row.Reason, `has ["sim"], not "other"; give --model one that is served`) {
+		t.Errorf("%s: %s, error %v; want what to give", out.Row.Class, out.Row.Reason, err)
 	}
 }
 
