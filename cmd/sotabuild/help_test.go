@@ -42,3 +42,18 @@ func forEachCommand(c *cobra.Command, do func(*cobra.Command)) {
 		forEachCommand(sub, do)
 	}
 }
+
+// TestChoicesAreOfFlags: a flag that was renamed has no words left in the table.
+func TestChoicesAreOfFlags(t *testing.T) {
+	flags := map[string]bool{}
+	a := &app{}
+	forEachCommand(a.root(nil), func(c *cobra.Command) {
+		path := strings.TrimPrefix(strings.TrimPrefix(c.CommandPath(), "sotabuild"), " ")
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) { flags[path+" --"+f.Name], flags[" --"+f.Name] = true, true })
+	})
+	for _, x := range choices {
+		if !flags[x.command+" --"+x.flag] || len(x.words()) == 0 {
+			t.Errorf("no flag %q --%s, or no words for it", x.command, x.flag)
+		}
+	}
+}

@@ -169,6 +169,7 @@ func (a *app) root(args []string) *cobra.Command {
 	root.AddCommand(exitCodesTopic(a))
 	root.SetHelpCommand(helpCommand())
 	root.InitDefaultCompletionCmd()
+	a.offer(root, "")
 	for _, c := range root.Commands() {
 		strict(c)
 	}

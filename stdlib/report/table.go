@@ -70,6 +70,9 @@ func (v View) Table(width int) string {
 	for _, s := range v.Scenarios {
 		fmt.Fprintf(&b, "%s: %s\n", s.Name, v.Winner(s))
 	}
+	for _, d := range v.Doubts {
+		fmt.Fprintf(&b, "Note: %s\n", d)
+	}
 	if rows := v.warned(); rows != nil {
 		fmt.Fprintf(&b, "The report has warnings of what leads here: %s\n", strings.Join(rows, ", "))
 	}

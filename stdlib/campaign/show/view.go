@@ -66,21 +66,17 @@ func View(p *prepare.Prepared, r cache.Reader, tool string, since, now time.Time
 	if j.unmeasured > 0 {
 		v.Notes = append(v.Notes, fmt.Sprintf("Not measured as the campaign stands now: %s; rankings are of the others.", result.Count(j.unmeasured, "cell")))
 	}
-	v.Notes = append(v.Notes, j.calibration(v)...)
+	if good, ok := campaign.GoodLoad(j.p.Graph.Env.Recorded); ok {
+		note := calibrationNote(good, rowsAbove(v, good))
+		if v.Notes = append(v.Notes, note); good == 0 {
+			v.Doubts = append(v.Doubts, note)
+		}
+	}
 	return v, nil
 }
 
-// calibration says up to which load the client's stamps are good, and which
-// rows lie above it. A token is an event at most.
-func (j *joiner) calibration(v report.View) []string {
-	good, ok := campaign.GoodLoad(j.p.Graph.Env.Recorded)
-	if !ok {
-		return nil
-	}
-	return []string{calibrationNote(good, rowsAbove(v, good))}
-}
-
-// rowsAbove counts the rows with more output tokens a second than the load.
+// rowsAbove counts the rows with more output tokens a second than the load. A
+// token is an event at most.
 func rowsAbove(v report.View, good float64) (above int) {
 	for _, s := range v.Scenarios {
 		for _, c := range s.Cells {
