@@ -271,13 +271,12 @@ func (r *run) totals(d time.Duration) string {
 }
 
 // add puts the second step's summary on the first's. What the first step ran is
-// cached in the second, and is counted once; so is a program that failed in
-// both.
+// cached in the second, and is counted once; so are a program that failed in both,
+// and what the budget left in the first, which the second left or ran.
 func (r *run) add(b sched.Summary) sched.Summary {
 	a := r.total
 	b.Cached -= r.ranBefore
 	b.OK += a.OK
-	b.Left += a.Left
 	b.Interrupted = b.Interrupted || a.Interrupted
 	b.Seconds += a.Seconds
 	for _, n := range a.FailedNodes {
