@@ -139,7 +139,7 @@ func (r *run) exec(ctx context.Context, s *session, p *plan.Plan, executor func(
 	sum, err := sched.Run(ctx, sched.Config{
 		Graph: s.Graph, Plan: p, Store: r.store, Events: sink, Dir: s.tasks(),
 		Executor: executor, Elsewhere: s.places.elsewhere,
-		Run: r.id, Tool: version(), Host: hostname(), Now: time.Now, Interrupt: r.interrupt,
+		Name: s.Name, Run: r.id, Tool: version(), Host: hostname(), Now: time.Now, Interrupt: r.interrupt,
 		Unchanged: prepare.Unchanged(s.files, s.imageOf(ctx)),
 	})
 	screen.close()
