@@ -15,6 +15,7 @@ import (
 	"github.com/sotabuild/sotabuild/engine/compile"
 	"github.com/sotabuild/sotabuild/engine/plan"
 	"github.com/sotabuild/sotabuild/engine/plan/markdown"
+	"github.com/sotabuild/sotabuild/engine/plan/saved"
 	"github.com/sotabuild/sotabuild/engine/sched/budget"
 	"github.com/sotabuild/sotabuild/stdlib/campaign"
 	"github.com/sotabuild/sotabuild/stdlib/campaign/loops"
@@ -118,6 +119,11 @@ func (o planOptions) consistent(cmd *cobra.Command, asJSON bool) error {
 	for _, name := range []string{"out", "format", "trace"} {
 		if f := cmd.Flags().Lookup(name); f != nil && f.Changed && f.Value.String() == "" {
 			return fail(codeUsage, fmt.Errorf("--%s is empty; write a value, or leave it out", name))
+		}
+	}
+	if o.out != "" {
+		if err := saved.Writable(o.out); err != nil {
+			return fail(codeUsage, fmt.Errorf("--out %w", err))
 		}
 	}
 	if o.format != "" && asJSON {

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/sotabuild/sotabuild/engine/event"
 	"github.com/sotabuild/sotabuild/engine/sched"
 	"github.com/sotabuild/sotabuild/executors/runner"
@@ -48,6 +50,17 @@ func TestTotals(t *testing.T) {
 	r = run{total: sched.Summary{OK: 1, Left: 7}}
 	if got, want := r.totals(time.Second), "Applied: 1 node run, 0 cached, 7 left by the budget in 1s."; got != want {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestTwoSteps: what was left, ran or failed in the first step of an apply is
+// counted once.
+func TestTwoSteps(t *testing.T) {
+	r := run{total: sched.Summary{OK: 1, Left: 2, Failed: 1, FailedNodes: []string{"help.a"}}, ranBefore: 1}
+	got := r.add(sched.Summary{OK: 3, Cached: 5, Blocked: 4, Left: 2})
+	want := sched.Summary{OK: 4, Cached: 4, Blocked: 3, Left: 2, Failed: 1, FailedNodes: []string{"help.a"}}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
 	}
 }
 

@@ -139,7 +139,7 @@ func (r *run) exec(ctx context.Context, s *session, p *plan.Plan, executor func(
 	sum, err := sched.Run(ctx, sched.Config{
 		Graph: s.Graph, Plan: p, Store: r.store, Events: sink, Dir: s.tasks(),
 		Executor: executor, Elsewhere: s.places.elsewhere,
-		Run: r.id, Tool: version(), Host: hostname(), Now: time.Now, Interrupt: r.interrupt,
+		Name: s.Name, Run: r.id, Tool: version(), Host: hostname(), Now: time.Now, Interrupt: r.interrupt,
 		Unchanged: prepare.Unchanged(s.files, s.imageOf(ctx)),
 	})
 	screen.close()
@@ -271,13 +271,12 @@ func (r *run) totals(d time.Duration) string {
 }
 
 // add puts the second step's summary on the first's. What the first step ran is
-// cached in the second, and is counted once; so is a program that failed in
-// both.
+// cached in the second, and is counted once; so are a program that failed in both,
+// and what the budget left in the first, which the second left or ran.
 func (r *run) add(b sched.Summary) sched.Summary {
 	a := r.total
 	b.Cached -= r.ranBefore
 	b.OK += a.OK
-	b.Left += a.Left
 	b.Interrupted = b.Interrupted || a.Interrupted
 	b.Seconds += a.Seconds
 	for _, n := range a.FailedNodes {

@@ -18,7 +18,7 @@ type Type string
 
 // The event types.
 const (
-	ApplyStarted  Type = "apply_started"  // Counts: what the plan says
+	ApplyStarted  Type = "apply_started"  // Counts: what the plan says; Text: the name of what is applied
 	NodeStarted   Type = "node_started"   // Node, Kind, Attempt, Task
 	NodeFinished  Type = "node_finished"  // Node, State, Class, Reason, Seconds, Log; a cancelled one of class "budget" was left by it
 	NodeCached    Type = "node_cached"    // Node: found by key after its inputs were known (cut off); By, whose record it is if another node's

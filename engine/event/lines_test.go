@@ -22,7 +22,7 @@ func examples() []Event {
 	at := func(ms int) time.Time { return time.Date(2026, 3, 4, 5, 6, 7, ms*1e6+1, time.UTC) }
 	const bench = `bench.vllm["max_num_seqs=128"].chat`
 	events := []Event{
-		{Type: ApplyStarted, Counts: map[string]int{"new": 3, "cached": 2}},
+		{Type: ApplyStarted, Counts: map[string]int{"new": 3, "cached": 2}, Text: "qwen"},
 		{Type: NodeStarted, Node: bench, Kind: "bench", Attempt: 1, Task: "r1-ab-1"},
 		{Type: NodeFinished, Node: bench, State: "failed", Class: "oom", Reason: "CUDA out of memory", Seconds: 81.5, Log: "/tasks/r1-ab-1/logs"},
 		{Type: NodeCached, Node: "winners.chat", By: "winners.talk"},

@@ -42,30 +42,42 @@ const LeftOut = "budget"
 // leaveOut leaves nodes to the next run, with everything that needs them.
 func (s *scheduler) leaveOut(nodes []graph.NodeID, why string) {
 	for _, id := range nodes {
-		s.leaveNode(id, why)
-		needs := "needs " + s.graph.Actions[id].Addr
-		for stack := s.following(id); len(stack) > 0; {
-			next := stack[len(stack)-1]
-			stack = stack[:len(stack)-1]
-			if s.leaveNode(next, needs) {
-				stack = append(stack, s.following(next)...)
-			}
+		if s.mayLeave(id) {
+			s.leaveNode(id, why)
+		}
+		for _, next := range s.behind(id) {
+			s.leaveNode(next, "needs "+s.graph.Actions[id].Addr)
 		}
 	}
 }
 
-// following are the nodes that need one, or its result.
-func (s *scheduler) following(id graph.NodeID) []graph.NodeID {
-	return slices.Concat(s.graph.Dependants(id), s.nodes[id].twins)
+// behind are the nodes that need one or its result through any number of others,
+// and may be left; in graph order.
+func (s *scheduler) behind(id graph.NodeID) []graph.NodeID {
+	var out []graph.NodeID
+	seen := map[graph.NodeID]bool{}
+	stack := []graph.NodeID{id}
+	for len(stack) > 0 {
+		at := stack[len(stack)-1]
+		stack = stack[:len(stack)-1]
+		for _, next := range slices.Concat(s.graph.Dependants(at), s.nodes[at].twins) {
+			if !seen[next] && s.mayLeave(next) {
+				seen[next] = true
+				out, stack = append(out, next), append(stack, next)
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
 }
 
-// leaveNode leaves one node, unless it runs or has ended.
-func (s *scheduler) leaveNode(id graph.NodeID, why string) bool {
-	n := &s.nodes[id]
-	if n.state.final() || n.state == running {
-		return false
-	}
-	n.why = LeftOut
+// mayLeave reports whether a node neither runs nor has ended.
+func (s *scheduler) mayLeave(id graph.NodeID) bool {
+	st := s.nodes[id].state
+	return !st.final() && st != running
+}
+
+func (s *scheduler) leaveNode(id graph.NodeID, why string) {
+	s.nodes[id].why = LeftOut
 	s.set(id, cancelled, event.Event{Type: event.NodeFinished, State: cancelled.String(), Class: LeftOut, Reason: why})
-	return true
 }

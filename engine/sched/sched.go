@@ -63,6 +63,7 @@ type Config struct {
 	// Slots is how many ordinary nodes (no GPU, not quiet) may run at once on
 	// one host; 0 is the number of CPUs.
 	Slots int
+	Name  string // of what is applied, for events
 	Run   string // id of this apply, for events and records
 	Tool  string // version, for records
 	Host  string // name of this host, for records
@@ -106,7 +107,7 @@ func Run(ctx context.Context, cfg Config) (Summary, error) {
 	}
 	s := newScheduler(ctx, cfg)
 	defer s.close()
-	s.say(event.Event{Type: event.ApplyStarted, Counts: planned(cfg.Plan.Counts)})
+	s.say(event.Event{Type: event.ApplyStarted, Text: cfg.Name, Counts: planned(cfg.Plan.Counts)})
 	s.adoptFirst()
 	s.loop()
 	s.cancelRest()
