@@ -36,6 +36,7 @@ type run struct {
 	unfound   []error                // loops that came to no answer
 	unstarted []string               // loops of which the budget let no round start
 	looked    bool                   // at the host, before the first task
+	alone     bool                   // the graph is run without its rounds
 }
 
 // ask plans and runs what the plan of the rest needs to know.
