@@ -1,11 +1,14 @@
 package conformance
 
 import (
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/sotabuild/sotabuild/engine/cache"
+	"github.com/sotabuild/sotabuild/engine/key"
 )
 
 // TestCacheCommands runs every cache command on an open and on a locked store:
@@ -61,4 +64,63 @@ func TestCacheCommands(t *testing.T) {
 	s.must(0, "cache", "repair")
 	s.must(7, "cache", "gc", "--max-size", "much")
 	s.must(7, "cache")
+}
+
+// TestFlippedOutputs flips a bit in one output of each name and kind, which a
+// stat does not show. Who only reads goes on without it, and apply makes it again.
+func TestFlippedOutputs(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, pair("none"))
+	s.must(0, "apply")
+	dir := filepath.Join(s.dir, ".sotabuild")
+	r, err := cache.OpenReader(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	records := r.Records()
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, rec := range slices.Backward(records) { // what hangs on it comes first, while it counts
+		for _, o := range rec.Outputs {
+			name := rec.Kind + " " + o.Name
+			if seen[name] {
+				continue
+			}
+			seen[name] = true
+			flip(t, dir, o.Digest)
+			s.must(0, "report")
+			s.must(0, "show")
+			if out := s.must(0, "apply"); !strings.Contains(out.err+out.out, "holds other bytes than were stored") {
+				t.Errorf("%s: apply does not say what was broken:\n%s%s", name, out.out, out.err)
+			}
+			if out := s.must(0, "apply").out; !strings.Contains(out, "Applied: 0 nodes run") {
+				t.Errorf("%s: one more apply:\n%s", name, out)
+			}
+			s.must(0, "cache", "repair")
+			break // of what has lost an output nobody reads another
+		}
+	}
+	if len(seen) < 8 {
+		t.Errorf("only %v were flipped", seen)
+	}
+}
+
+// flip changes a bit in the middle of an object of a store.
+func flip(t *testing.T, store string, d key.Digest) {
+	t.Helper()
+	hex := strings.TrimPrefix(d.String(), "sha256:")
+	path := filepath.Join(store, "cas", hex[:2], hex[2:])
+	b, err := os.ReadFile(path)
+	if err == nil {
+		err = os.Chmod(path, 0o600)
+	}
+	if err == nil {
+		b[len(b)/2] ^= 1
+		err = os.WriteFile(path, b, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sotabuild/sotabuild/engine/cache"
 	"github.com/sotabuild/sotabuild/stdlib/bench/arrival"
 )
 
@@ -174,6 +175,21 @@ func TestRateSearch(t *testing.T) {
 	}
 	if after := s.must(0, "report", "--json").out; after != before {
 		t.Errorf("after an import the report is another:\n%s\n%s", before, after)
+	}
+	// A decision whose bytes are others is made again of what was measured.
+	store := filepath.Join(s.dir, ".sotabuild")
+	reader, err := cache.OpenReader(store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	decision := reader.History("rate.one.chat.round[2].decision")
+	if err := reader.Close(); err != nil || len(decision) != 1 {
+		t.Fatalf("%d decisions of the second round, %v", len(decision), err)
+	}
+	flip(t, store, decision[0].Outputs[0].Digest)
+	s.must(0, "plan")
+	if out := s.must(0, "apply").out; strings.Contains(out, ".bench  ") {
+		t.Errorf("a round was measured again:\n%s", out)
 	}
 	// A looser bracket is decided anew from the same rounds; nothing is measured.
 	s.edit("campaign.hcl", "within      = 0.35", "within      = 0.6")

@@ -176,22 +176,53 @@ func (a *app) apply(ctx context.Context, store *cache.Local, c *lang.Campaign, o
 	}
 	o.givenUp, r.replaces = r.total.FailedNodes, len(o.replace) > 0
 	o.replace = others
-	sum, err := r.once(ctx, s, o)
-	if err != nil {
+	r.alone = bound != nil || len(o.targets) > 0
+	return reread(store, a.defects, func() error {
+		err := r.all(ctx, s, o, inRounds)
+		if errors.Is(err, cache.ErrMissing) {
+			// An output turned out broken and is a miss like any other: what made it
+			// runs again.
+			r.distrust()
+			o.replace, inRounds, r.unfound, r.unstarted = nil, nil, nil, nil
+		}
 		return err
+	})
+}
+
+// all runs what is stale, the rounds too, and shows what everything came to.
+// After an interrupt it only shows.
+func (r *run) all(ctx context.Context, s *session, o planOptions, inRounds []string) error {
+	if !r.total.Interrupted {
+		sum, err := r.once(ctx, s, o)
+		if err != nil {
+			return err
+		}
+		r.total = r.add(sum)
 	}
-	r.total = r.add(sum)
 	switch blocks := s.Rounds; {
 	case blocks == nil && inRounds == nil || r.total.Interrupted:
-	case bound != nil || len(o.targets) > 0:
-		a.noteRounds(blocks, ofGraph)
+	case r.alone:
+		r.app.noteRounds(blocks, ofGraph)
 	default:
 		if err := r.runLoops(ctx, s, inRounds); err != nil {
 			return err
 		}
 	}
-	a.remember(s.ground)
+	r.app.remember(s.ground)
 	return r.finish(s)
+}
+
+// distrust reads what the plan takes from the store, so that all that is broken
+// is known at once.
+func (r *run) distrust() {
+	for _, n := range r.plan.Nodes {
+		if n.Record == nil {
+			continue
+		}
+		for _, o := range n.Record.Outputs {
+			_, _ = r.store.Path(o.Digest) // what is wrong is a defect of the store
+		}
+	}
 }
 
 func newRunID() string {

@@ -24,35 +24,14 @@ func reportCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			now := time.Now()
-			v, err := show.View(s.Prepared, s.store, version(), now, now)
-			if err != nil {
-				return err
-			}
 			if a.json {
 				format = "json"
 			}
 			var b []byte
-			switch format {
-			case "":
-				dir, err := show.WriteRun(v, s.Prepared, s.store, s.tasks(), time.Now())
-				if err != nil {
-					return err
-				}
-				fmt.Fprintln(a.out, relative(dir))
-				a.remember(s.ground)
-				return nil
-			case "md":
-				b = v.Markdown()
-			case "json":
-				b, err = export.JSON(v)
-			case "csv":
-				b, err = export.CSV(v)
-			case "html":
-				b, err = show.Page(v, s.Prepared, s.store, time.Now())
-			default:
-				return fail(codeUsage, fmt.Errorf("--format %q: write md, json, csv or html", format))
-			}
+			err = reread(s.store, a.defects, func() (err error) {
+				b, err = a.report(s, format)
+				return err
+			})
 			if err != nil {
 				return err
 			}
@@ -62,4 +41,32 @@ func reportCommand(a *app) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&format, "format", "", "md, json, csv or html to standard output")
 	return cmd
+}
+
+// report is what the command prints: the run directory that it has written, or a
+// form of the report.
+func (a *app) report(s *session, format string) ([]byte, error) {
+	now := time.Now()
+	v, err := show.View(s.Prepared, s.store, version(), now, now)
+	if err != nil {
+		return nil, err
+	}
+	switch format {
+	case "":
+		dir, err := show.WriteRun(v, s.Prepared, s.store, s.tasks(), now)
+		if err != nil {
+			return nil, err
+		}
+		a.remember(s.ground)
+		return []byte(relative(dir) + "\n"), nil
+	case "md":
+		return v.Markdown(), nil
+	case "json":
+		return export.JSON(v)
+	case "csv":
+		return export.CSV(v)
+	case "html":
+		return show.Page(v, s.Prepared, s.store, now)
+	}
+	return nil, fail(codeUsage, fmt.Errorf("--format %q: write md, json, csv or html", format))
 }

@@ -48,7 +48,11 @@ func showCommand(a *app) *cobra.Command {
 				return a.showNode(s, args[0])
 			}
 			now := time.Now()
-			v, err := show.View(s.Prepared, s.store, version(), now, now)
+			var v report.View
+			err = reread(s.store, a.defects, func() (err error) {
+				v, err = show.View(s.Prepared, s.store, version(), now, now)
+				return err
+			})
 			if err != nil {
 				return err
 			}

@@ -25,8 +25,17 @@ type loopView struct {
 // loopViews are parallel to loops.Kinds; nil is a plan without loops.
 type loopViews [][]loopView
 
-// loops plans the loops of the campaign. replace names rounds of them.
-func (s *session) loops(replace []string) (loopViews, error) {
+// loops plans the loops of the campaign. replace names rounds of them. A round
+// whose decision is broken is one to be run.
+func (s *session) loops(replace []string) (views loopViews, err error) {
+	err = reread(s.store, func([]string) {}, func() (err error) {
+		views, err = s.loopsAsRead(replace)
+		return err
+	})
+	return views, err
+}
+
+func (s *session) loopsAsRead(replace []string) (loopViews, error) {
 	now := time.Now()
 	all, err := loops.Of(s.Prepared, s.store, now)
 	if err != nil {

@@ -38,6 +38,7 @@ type run struct {
 	looked    bool                   // at the host, before the first task
 	replaces  bool                   // it was told to run what is cached
 	trace     string                 // where what ran when is written; "" is nowhere
+	alone     bool                   // the graph is run without its rounds
 }
 
 // ask plans and runs what the plan of the rest needs to know.

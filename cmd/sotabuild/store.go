@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/sotabuild/sotabuild/engine/cache"
 	"github.com/sotabuild/sotabuild/lang"
 )
 
@@ -49,6 +50,21 @@ func (a *app) existing() (string, error) {
 		return "", fail(codeUsage, fmt.Errorf("%s is no store: it holds other files", relative(dir)), hint)
 	}
 	return dir, nil
+}
+
+// reread does something with a store again while it comes upon objects that nobody
+// knew to be broken, and tells of them: then they are misses, and so is what needs
+// them.
+func reread(r cache.Reader, tell func(defects []string), do func() error) error {
+	for {
+		known := len(r.Defects())
+		err := do()
+		found := r.Defects()[known:]
+		if !errors.Is(err, cache.ErrMissing) || len(found) == 0 {
+			return err
+		}
+		tell(found)
+	}
 }
 
 // hasCampaign reports whether the folder holds a campaign, right or wrong.
