@@ -19,11 +19,11 @@ type applying struct {
 	proc *os.Process
 }
 
-// start begins an apply with --json.
-func (s *site) start() *applying {
+// start begins an apply with --json and more arguments.
+func (s *site) start(more ...string) *applying {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	cmd := s.command(ctx, "apply", "--json")
+	cmd := s.command(ctx, append([]string{"apply", "--json"}, more...)...)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		s.t.Fatal(err)

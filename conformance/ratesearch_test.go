@@ -159,6 +159,22 @@ func TestRateSearch(t *testing.T) {
 		t.Errorf("explaining a round:\n%s", out)
 	}
 	s.must(7, "explain", "rate.one.chat.round[5].bench")
+	// Rounds hang on the winning configuration, not on the numbers that it won with.
+	if out := s.must(0, "apply", "--replace", `bench.one["baseline"].chat.c1`).out; !strings.Contains(out, "✓ winners.chat") || strings.Contains(out, "✓ rate.") {
+		t.Errorf("a cell that was measured again:\n%s", out)
+	}
+	// The run directory has rounds for a store that never saw them.
+	before := s.must(0, "report", "--json").out
+	if err := os.RemoveAll(filepath.Join(s.dir, ".sotabuild")); err != nil {
+		t.Fatal(err)
+	}
+	s.must(0, "cache", "import", runDir(t, s))
+	if out := s.must(0, "apply").out; !strings.Contains(out, "Applied: 0 nodes run") {
+		t.Errorf("after an import something ran:\n%s", out)
+	}
+	if after := s.must(0, "report", "--json").out; after != before {
+		t.Errorf("after an import the report is another:\n%s\n%s", before, after)
+	}
 	// A looser bracket is decided anew from the same rounds; nothing is measured.
 	s.edit("campaign.hcl", "within      = 0.35", "within      = 0.6")
 	out = s.must(0, "apply").out
@@ -181,4 +197,15 @@ func TestRateSearch(t *testing.T) {
 		}
 	}
 	s.must(7, "plan", "--replace", "rate.one.chat.round[2]", "--out", "p")
+
+	// A Ctrl-C in a round that is replaced ends the apply, though its old decision
+	// is there: no later round begins.
+	a := s.start("--replace", "rate.one.chat.round[1]", "--replace", "rate.one.chat.round[2]")
+	a.until("task_started", "rate.one.chat.round[1].bench")
+	if err := a.proc.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if r := a.wait(); r.code != 130 || strings.Contains(r.out, "round[2]") || !strings.Contains(r.err, "needs --replace again") {
+		t.Errorf("interrupted in round 1: exit code %d, %s\n%s", r.code, r.err, r.out)
+	}
 }

@@ -35,6 +35,9 @@ func applyCommand(a *app) *cobra.Command {
 			if err := o.consistent(cmd, a.json); err != nil {
 				return err
 			}
+			if err := traceable(o.trace); err != nil {
+				return err
+			}
 			var bound *saved.Plan
 			if len(args) == 1 {
 				p, err := a.readPlan(args[0], &o)
@@ -151,7 +154,7 @@ func (a *app) apply(ctx context.Context, store *cache.Local, c *lang.Campaign, o
 			return err
 		}
 	}
-	r := run{app: a, budget: budget, store: store, id: newRunID(), interrupt: interrupt, started: time.Now(), ends: map[string]event.Event{}}
+	r := run{app: a, trace: o.trace, budget: budget, store: store, id: newRunID(), interrupt: interrupt, started: time.Now(), ends: map[string]event.Event{}}
 	if len(s.Unasked) > 0 {
 		sum, err := r.ask(ctx, s)
 		if err != nil {
@@ -188,11 +191,6 @@ func (a *app) apply(ctx context.Context, store *cache.Local, c *lang.Campaign, o
 		}
 	}
 	a.remember(s.ground)
-	if o.trace != "" {
-		if err := writeTrace(s, r.id, o.trace); err != nil {
-			return err
-		}
-	}
 	return r.finish(s)
 }
 

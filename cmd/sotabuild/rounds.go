@@ -246,7 +246,9 @@ func (r *run) runLoop(ctx context.Context, s *session, l rounds.Loop, replace []
 		r.total.Seconds += sum.Seconds
 		r.total.FailedNodes = append(r.total.FailedNodes, sum.FailedNodes...)
 		r.total.Interrupted = sum.Interrupted
-		broken = err != nil
+		if broken = err != nil; err == nil && sum.Interrupted {
+			err = errors.New("interrupted") // the round's old decision may be there, and no other begins
+		}
 		return err
 	})
 	switch {

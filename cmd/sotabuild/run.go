@@ -37,6 +37,7 @@ type run struct {
 	unstarted []string               // loops of which the budget let no round start
 	looked    bool                   // at the host, before the first task
 	replaces  bool                   // it was told to run what is cached
+	trace     string                 // where what ran when is written; "" is nowhere
 }
 
 // ask plans and runs what the plan of the rest needs to know.
@@ -148,9 +149,22 @@ func (r *run) exec(ctx context.Context, s *session, p *plan.Plan, executor func(
 	return sum, err
 }
 
-// finish writes the run directory, prints the result and decides the exit
-// code.
+// finish writes the run directory and the trace, prints the result and decides the
+// exit code.
 func (r *run) finish(s *session) error {
+	err := r.conclude(s)
+	if r.trace == "" {
+		return err
+	}
+	if traced := writeTrace(s, r.id, r.trace); err == nil {
+		err = traced
+	} else if traced != nil {
+		fmt.Fprintf(r.app.err, "warning: %v\n", traced)
+	}
+	return err
+}
+
+func (r *run) conclude(s *session) error {
 	a := r.app
 	st := a.style(a.out)
 	v, err := show.View(s.Prepared, r.store, version(), r.started, time.Now())

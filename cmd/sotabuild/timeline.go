@@ -121,6 +121,21 @@ func readEvents(path string) ([]event.Event, error) {
 	return slices.Clip(out), lines.Err()
 }
 
+// traceable refuses a file that no trace could be written to, before anything that
+// it would be about has run; "" is none.
+func traceable(path string) error {
+	if path == "" {
+		return nil
+	}
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return fail(codeUsage, fmt.Errorf("--trace %s: it is a folder; write a file's name", path))
+	}
+	if info, err := os.Stat(filepath.Dir(path)); err != nil || !info.IsDir() {
+		return fail(codeUsage, fmt.Errorf("--trace %s: there is no folder %s", path, filepath.Dir(path)))
+	}
+	return nil
+}
+
 // writeTrace writes a run as a Chrome trace.
 func writeTrace(s *session, run, path string) error {
 	l, err := timelineOf(s, run)

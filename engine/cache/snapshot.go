@@ -36,6 +36,8 @@ type Snapshot struct {
 	mu    sync.Mutex
 	index index.Index // guarded by mu; only a writer's changes
 
+	strange []journal.Span // whole entries that this build cannot use, in order
+
 	reading sync.Mutex
 	reader  *journal.Reader // guarded by reading
 }
@@ -77,9 +79,10 @@ func (s *Snapshot) load() (tail journal.Span, err error) {
 	if err != nil {
 		return tail, err
 	}
-	s.index, s.reader = index.New(fi.Size()), journal.NewReader(s.file)
+	s.index, s.reader, s.strange = index.New(fi.Size()), journal.NewReader(s.file), nil
 	return journal.Scan(s.file, fi.Size(), func(f journal.Frame) {
 		if err := s.index.Add(f); err != nil {
+			s.strange = append(s.strange, f.Span)
 			s.defects.Add("journal: the entry at byte %d is passed over: %v", f.Span.From, err)
 		}
 	}, s.damaged)
@@ -93,17 +96,22 @@ func (s *Snapshot) damaged(bad journal.Span) {
 		s.defects.Add("%s", said)
 		return
 	}
-	to := filepath.Join(s.dir, "quarantine", fmt.Sprintf("journal-%d", bad.From))
-	b := make([]byte, bad.To-bad.From)
-	_, err := s.file.ReadAt(b, bad.From)
-	if err == nil {
-		err = s.disk.File(to, filepath.Join(s.dir, "tmp"), b)
-	}
+	to, err := s.copied(bad)
 	if err != nil {
 		s.defects.Add("%s and cannot be quarantined: %v", said, err)
 		return
 	}
 	s.defects.Add("%s: copied to %s", said, to)
+}
+
+// copied copies a stretch of the journal into quarantine.
+func (s *Snapshot) copied(at journal.Span) (to string, err error) {
+	to = filepath.Join(s.dir, "quarantine", fmt.Sprintf("journal-%d", at.From))
+	b := make([]byte, at.To-at.From)
+	if _, err := s.file.ReadAt(b, at.From); err != nil {
+		return "", err
+	}
+	return to, s.disk.File(to, filepath.Join(s.dir, "tmp"), b)
 }
 
 // ID is the store's own random name; "" for a store that does not exist.

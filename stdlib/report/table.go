@@ -70,7 +70,24 @@ func (v View) Table(width int) string {
 	for _, s := range v.Scenarios {
 		fmt.Fprintf(&b, "%s: %s\n", s.Name, v.Winner(s))
 	}
+	if rows := v.warned(); rows != nil {
+		fmt.Fprintf(&b, "The report has warnings of what leads here: %s\n", strings.Join(rows, ", "))
+	}
 	return b.String()
+}
+
+// warned are the leading rows that have warnings, by scenario.
+func (v View) warned() (rows []string) {
+	for _, s := range v.Scenarios {
+		for _, d := range s.leading() {
+			if of := s.with(d); slices.ContainsFunc(of, func(c Cell) bool { return len(c.Row.Warnings) > 0 }) {
+				for _, name := range s.names([]key.Digest{d}) {
+					rows = append(rows, s.Name+": "+name)
+				}
+			}
+		}
+	}
+	return rows
 }
 
 func widest(s string) int {

@@ -77,7 +77,11 @@ func (j *joiner) calibration(v report.View) []string {
 	if !ok {
 		return nil
 	}
-	above := 0
+	return []string{calibrationNote(good, rowsAbove(v, good))}
+}
+
+// rowsAbove counts the rows with more output tokens a second than the load.
+func rowsAbove(v report.View, good float64) (above int) {
 	for _, s := range v.Scenarios {
 		for _, c := range s.Cells {
 			if rate, ok := c.Row.Metric("output_throughput"); ok && rate > good {
@@ -85,11 +89,19 @@ func (j *joiner) calibration(v report.View) []string {
 			}
 		}
 	}
-	text := fmt.Sprintf("The client was calibrated on this machine: the 99th percentile of its read error is below 1 ms up to %.0f events/s.", good)
-	if above > 0 {
-		text += " " + result.Count(above, "row") + " with more output tokens a second than that may show latencies that are late by more."
+	return above
+}
+
+// calibrationNote says what the client's stamps are worth; good is 0 where they
+// were late at the lightest load already.
+func calibrationNote(good float64, above int) string {
+	switch {
+	case good == 0:
+		return fmt.Sprintf("The client was calibrated on this machine, and the 99th percentile of its read error was above 1 ms at the lightest load already: something else kept the machine busy. Latencies may be late by more than that in %s. Calibrate again when it is quiet: `sotabuild apply --replace calibrate.client`.", result.Count(above, "row"))
+	case above > 0:
+		return fmt.Sprintf("The client was calibrated on this machine: the 99th percentile of its read error is below 1 ms up to %.0f events/s. %s with more output tokens a second than that may show latencies that are late by more.", good, result.Count(above, "row"))
 	}
-	return []string{text}
+	return fmt.Sprintf("The client was calibrated on this machine: the 99th percentile of its read error is below 1 ms up to %.0f events/s.", good)
 }
 
 func workloadOf(w lang.Workload) report.Workload {
