@@ -184,7 +184,11 @@ func (a *app) apply(ctx context.Context, store *cache.Local, c *lang.Campaign, o
 	switch blocks := s.Rounds; {
 	case blocks == nil && inRounds == nil || r.total.Interrupted:
 	case bound != nil || len(o.targets) > 0:
-		a.noteRounds(blocks, ofGraph)
+		left, err := s.loops(nil)
+		if err != nil {
+			return err
+		}
+		a.noteRounds(left, blocks, ofGraph)
 	default:
 		if err := r.runLoops(ctx, s, inRounds); err != nil {
 			return err
