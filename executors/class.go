@@ -18,7 +18,7 @@ const (
 	ClassTimeout      Class = "timeout"       // a step passed its deadline
 	ClassNoOutput     Class = "no_output"     // a declared output is missing or empty
 	ClassStopFailed   Class = "stop_failed"   // the tree would not end: something is left
-	ClassChanged      Class = "input_changed" // its program or model changed while it ran: nothing of it is stored
+	ClassChanged      Class = "input_changed" // what it reads changed while it ran: nothing of it is stored
 	ClassInterrupted  Class = "interrupted"   // we were told to stop before it was done
 	ClassPreempted    Class = "preempted"     // its place was taken away: by a higher priority, or with its node
 	ClassLost         Class = "lost"          // the executor lost sight of the task

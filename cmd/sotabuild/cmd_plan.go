@@ -36,8 +36,8 @@ type planOptions struct {
 }
 
 func (o *planOptions) register(cmd *cobra.Command) {
-	cmd.Flags().StringArrayVar(&o.targets, "target", nil, "only this node or block and what it needs; may be repeated")
-	cmd.Flags().StringArrayVar(&o.replace, "replace", nil, "run this node although it is cached; may be repeated")
+	cmd.Flags().StringArrayVar(&o.targets, "target", nil, "only this `NODE` or block and what it needs; may be repeated")
+	cmd.Flags().StringArrayVar(&o.replace, "replace", nil, "run this `NODE` although it is cached; may be repeated")
 	cmd.Flags().StringVar(&o.gpuHours, "max-gpu-hours", "", "start only what fits, by what it took the last time, and what tells most first; no round of repeats or a rate search; the rest is left to the next apply (exit 6)")
 	cmd.Flags().StringVar(&o.deadline, "deadline", "", "start only what ends by then, and no round: a span (\"90m\") or a time (2026-12-01T06:00:00Z)")
 }
@@ -108,7 +108,7 @@ func planCommand(a *app) *cobra.Command {
 	cmd.Flags().BoolVar(&o.detailed, "detailed-exitcode", false, "exit with 2 when apply would run something")
 	cmd.Flags().BoolVar(&refresh, "refresh", true, "read files, programs and GPUs again; false takes the facts of the last time")
 	cmd.Flags().BoolVar(&o.all, "all", false, "list every node on a line of its own, cached ones too")
-	cmd.Flags().StringVar(&o.out, "out", "", "save the plan to this file, for `apply FILE`")
+	cmd.Flags().StringVar(&o.out, "out", "", "save the plan to this `FILE`, which apply takes")
 	cmd.Flags().StringVar(&o.format, "format", "", "markdown: a comment for a pull request, at most 65,536 characters")
 	return cmd
 }
@@ -135,7 +135,7 @@ func (o planOptions) consistent(cmd *cobra.Command, asJSON bool) error {
 func makePlan(g *compile.Graph, store cache.Reader, o planOptions) (*plan.Plan, error) {
 	p, problems := plan.Make(g, store, plan.Options{Targets: o.targets, Replace: o.replace, GivenUp: o.givenUp, Now: time.Now()})
 	if len(problems) > 0 {
-		return nil, fail(codeUsage, problemsError(problems), "`sotabuild plan --all` lists every node")
+		return nil, fail(codeUsage, problemsError(problems), "`sotabuild plan --all` lists every node, `sotabuild graph` every block")
 	}
 	return p, nil
 }
@@ -296,7 +296,7 @@ func unasked(w io.Writer, s prepare.Outline, p *plan.Plan) {
 		fmt.Fprintf(w, "%s gave no help when asked: apply asks again, and measures the others if that fails.\n", result.Count(again, "program"))
 	}
 	if slices.Contains(s.Unasked, campaign.ClientAddr) {
-		fmt.Fprintln(w, "The client was not calibrated on this machine within a week: apply does so first, in some ten seconds.")
+		fmt.Fprintln(w, "The client was not calibrated on this machine within a week: apply does so first, in some ten seconds of a quiet machine.")
 	}
 	if slices.Contains(s.Unasked, campaign.HostAddr) {
 		fmt.Fprintln(w, "The GPUs were not looked at within a day: apply does so first, and stops where a field is out of range.")

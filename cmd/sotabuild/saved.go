@@ -57,7 +57,7 @@ func (a *app) savePlan(s *session, p *plan.Plan, o planOptions) error {
 // applies is the command line that applies a saved plan: variables are in the
 // plan, what has no part in it is not.
 func (a *app) applies(o planOptions) string {
-	words := []string{"sotabuild", "-C", a.dir}
+	words := a.again()
 	for _, flag := range []struct{ name, value string }{{"--store", a.store}, {"--executor", a.executor}} {
 		if flag.value != "" {
 			words = append(words, flag.name, flag.value)

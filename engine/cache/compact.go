@@ -1,11 +1,13 @@
 package cache
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/go-json-experiment/json"
 
@@ -23,10 +25,26 @@ func (s *Snapshot) Records() []*Record {
 	return s.read(list)
 }
 
+// Unusable lists the entries of the journal that this build can make nothing of,
+// in order: another build wrote them, or they are damaged under a right checksum.
+func (s *Snapshot) Unusable() []journal.Span {
+	s.mu.Lock()
+	list := s.index.All()
+	s.mu.Unlock()
+	out := slices.Clone(s.strange)
+	for _, e := range list {
+		if len(s.read([]*index.Entry{e})) == 0 {
+			out = append(out, e.At)
+		}
+	}
+	slices.SortFunc(out, func(a, b journal.Span) int { return cmp.Compare(a.From, b.From) })
+	return out
+}
+
 // Rewrite writes the journal anew with the records that keep names, and with
 // what else still holds: unsettled intents, spent names, the
 // serial, what is known to be lost. Damaged
-// stretches are left out. Until it returns, and after an error or a crash, the
+// stretches and what is Unusable are left out. Until it returns, and after an error or a crash, the
 // old journal stands. Nothing else may use the store meanwhile; afterwards it
 // holds the new journal. Readers that are open keep the old one.
 func (l *Local) Rewrite(keep func(*Record) bool) error {

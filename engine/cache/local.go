@@ -115,7 +115,7 @@ func (l *Local) open() error {
 	if l.id, err = Name(l.dir); err != nil {
 		return err
 	}
-	l.file, err = os.OpenFile(filepath.Join(l.dir, "journal"), os.O_RDWR|os.O_CREATE, 0o600)
+	l.file, err = plain(filepath.Join(l.dir, "journal"), os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return err
 	}

@@ -418,6 +418,40 @@ func TestFoldersThatAreRefused(t *testing.T) {
 	}
 }
 
+// TestPartsOfAnotherNature: a part of a store that is not what a writer made is an
+// error that names it, to readers and writers, and nobody waits for a pipe.
+func TestPartsOfAnotherNature(t *testing.T) {
+	for name, make := range map[string]func(path string) error{
+		"folder": func(path string) error { return os.Mkdir(path, 0o700) },
+		"pipe":   func(path string) error { return unix.Mkfifo(path, 0o600) },
+		"file":   func(path string) error { return os.WriteFile(path, nil, 0o600) },
+	} {
+		for part, folder := range map[string]bool{"id": false, "journal": false, "cas": true, "quarantine": true} {
+			if folder == (name == "folder") || name == "file" && !folder {
+				continue
+			}
+			dir, _ := filled(t)
+			path := filepath.Join(dir, part)
+			must(t, errors.Join(os.RemoveAll(path), make(path)))
+			if l, err := OpenLocal(dir, Options{}); err == nil || !strings.Contains(err.Error(), path) {
+				t.Errorf("a writer takes a %s as %s: %v", name, part, err)
+				if err == nil {
+					closing(t, l)
+				}
+			}
+			if folder {
+				continue // a reader finds nothing there
+			}
+			if r, err := OpenReader(dir); err == nil || !strings.Contains(err.Error(), path) {
+				t.Errorf("a reader takes a %s as %s: %v", name, part, err)
+				if err == nil {
+					must(t, r.Close())
+				}
+			}
+		}
+	}
+}
+
 // TestFolderThatCannotBeWritten runs as a user without rights; root has them
 // all, so it becomes nobody on one thread that ends with the goroutine.
 func TestFolderThatCannotBeWritten(t *testing.T) {

@@ -2,6 +2,7 @@ package cache
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -140,6 +141,26 @@ func TestRepairMendsEverything(t *testing.T) {
 				t.Errorf("after it was stored again: %+v, %v", rep, err)
 			}
 		})
+	}
+}
+
+// TestRepairKeepsACopyOfWhatItCannotUse: entries of another build are in
+// quarantine, byte by byte, before they leave the journal.
+func TestRepairKeepsACopyOfWhatItCannotUse(t *testing.T) {
+	for name, frame := range map[string][]byte{
+		"kind": journal.AppendFrame(nil, 99, []byte("?")),
+		"body": journal.AppendFrame(nil, index.FrameRecord, append(index.AppendHead(nil, 9, key.Key{9}, "n", "k"), "of another version"...)),
+		"head": journal.AppendFrame(nil, index.FrameRecord, []byte("?")),
+	} {
+		dir, _ := filled(t)
+		at := size(dir + "/journal")
+		must(t, appendFrame(dir+"/journal", frame))
+		if rep, err := Repair(dir, Options{}); err != nil || len(rep.Defects) != 1 {
+			t.Errorf("%s: %+v, %v", name, rep, err)
+		}
+		if kept, err := os.ReadFile(fmt.Sprintf("%s/quarantine/journal-%d", dir, at)); err != nil || string(kept) != string(frame) {
+			t.Errorf("%s: quarantine holds %q, %v", name, kept, err)
+		}
 	}
 }
 

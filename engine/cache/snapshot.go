@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/sotabuild/sotabuild/engine/cache/defect"
 	"github.com/sotabuild/sotabuild/engine/cache/durable"
 	"github.com/sotabuild/sotabuild/engine/cache/index"
@@ -34,6 +36,8 @@ type Snapshot struct {
 	mu    sync.Mutex
 	index index.Index // guarded by mu; only a writer's changes
 
+	strange []journal.Span // whole entries that this build cannot use, in order
+
 	reading sync.Mutex
 	reader  *journal.Reader // guarded by reading
 }
@@ -47,7 +51,7 @@ func OpenReader(dir string) (*Snapshot, error) {
 		return nil, err
 	}
 	s.id = id
-	f, err := os.Open(filepath.Join(dir, "journal"))
+	f, err := plain(filepath.Join(dir, "journal"), os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, nil
 	}
@@ -75,9 +79,10 @@ func (s *Snapshot) load() (tail journal.Span, err error) {
 	if err != nil {
 		return tail, err
 	}
-	s.index, s.reader = index.New(fi.Size()), journal.NewReader(s.file)
+	s.index, s.reader, s.strange = index.New(fi.Size()), journal.NewReader(s.file), nil
 	return journal.Scan(s.file, fi.Size(), func(f journal.Frame) {
 		if err := s.index.Add(f); err != nil {
+			s.strange = append(s.strange, f.Span)
 			s.defects.Add("journal: the entry at byte %d is passed over: %v", f.Span.From, err)
 		}
 	}, s.damaged)
@@ -91,17 +96,22 @@ func (s *Snapshot) damaged(bad journal.Span) {
 		s.defects.Add("%s", said)
 		return
 	}
-	to := filepath.Join(s.dir, "quarantine", fmt.Sprintf("journal-%d", bad.From))
-	b := make([]byte, bad.To-bad.From)
-	_, err := s.file.ReadAt(b, bad.From)
-	if err == nil {
-		err = s.disk.File(to, filepath.Join(s.dir, "tmp"), b)
-	}
+	to, err := s.copied(bad)
 	if err != nil {
 		s.defects.Add("%s and cannot be quarantined: %v", said, err)
 		return
 	}
 	s.defects.Add("%s: copied to %s", said, to)
+}
+
+// copied copies a stretch of the journal into quarantine.
+func (s *Snapshot) copied(at journal.Span) (to string, err error) {
+	to = filepath.Join(s.dir, "quarantine", fmt.Sprintf("journal-%d", at.From))
+	b := make([]byte, at.To-at.From)
+	if _, err := s.file.ReadAt(b, at.From); err != nil {
+		return "", err
+	}
+	return to, s.disk.File(to, filepath.Join(s.dir, "tmp"), b)
 }
 
 // ID is the store's own random name; "" for a store that does not exist.
@@ -239,16 +249,38 @@ func (s *Snapshot) Close() error {
 
 // readID reads the store's name; "" if it has none.
 func readID(dir string) (string, error) {
-	b, err := os.ReadFile(filepath.Join(dir, "id"))
+	path := filepath.Join(dir, "id")
+	f, err := plain(path, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
 	if err != nil {
 		return "", fmt.Errorf("opening store %s: %w", dir, err)
 	}
+	b, err := io.ReadAll(io.LimitReader(f, idLen+2))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return "", fmt.Errorf("opening store %s: %w", dir, err)
+	}
 	id := strings.TrimSuffix(string(b), "\n")
 	if len(id) != idLen || strings.Trim(id, "0123456789abcdef") != "" {
-		return "", fmt.Errorf("opening store %s: its id file holds %.40q, want %d hex digits; if the folder is no store of ours choose another, else delete it", dir, id, idLen)
+		return "", fmt.Errorf("opening store %s: its id file holds %.40q, want %d hex digits; if the folder is no store of ours choose another, else delete %s: it gets a new name", dir, id, idLen, path)
 	}
 	return id, nil
+}
+
+// plain opens a regular file. Anything else is an error, before it can be waited
+// for.
+func plain(path string, flags int) (*os.File, error) {
+	f, err := os.OpenFile(path, flags|unix.O_NONBLOCK, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	fi, err := f.Stat()
+	if err == nil && !fi.Mode().IsRegular() {
+		err = fmt.Errorf("%s is no regular file; move it away", path)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }

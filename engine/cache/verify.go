@@ -37,8 +37,9 @@ func Verify(dir string) (Report, error) {
 
 // Repair is Verify under the writer's lock that also mends: what is broken goes
 // to quarantine, records without their outputs are noted as lost, and the
-// journal is written anew without its damaged stretches if it has any. What was
-// lost is a miss, and runs again. A Verify after it finds no defect.
+// journal is written anew without its damaged stretches, and without entries that
+// this build cannot use, if it has any. What was lost is a miss, and runs again. A
+// Verify after it finds no defect.
 func Repair(dir string, o Options) (Report, error) {
 	l, err := OpenLocal(dir, o)
 	if err != nil {
@@ -51,6 +52,11 @@ func Repair(dir string, o Options) (Report, error) {
 	for _, serial := range lacking {
 		if err == nil {
 			err = l.note(serial)
+		}
+	}
+	for _, at := range l.Unusable() {
+		if err == nil {
+			_, err = l.copied(at)
 		}
 	}
 	if damaged && err == nil {

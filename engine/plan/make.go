@@ -9,6 +9,7 @@ import (
 	"github.com/sotabuild/sotabuild/engine/compile"
 	"github.com/sotabuild/sotabuild/engine/graph"
 	"github.com/sotabuild/sotabuild/engine/key"
+	"github.com/sotabuild/sotabuild/engine/plan/origin"
 	"github.com/sotabuild/sotabuild/engine/plan/renamed"
 )
 
@@ -33,6 +34,7 @@ func Make(g *compile.Graph, r cache.Reader, o Options) (*Plan, []compile.Problem
 		m.plan.Counts.add(n.Verdict)
 	}
 	m.plan.Roots = roots(m.plan.Nodes)
+	m.plan.made = origin.Of(g, r, m.plan.byInput())
 	return m.plan, nil
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/sotabuild/sotabuild/engine/cache"
 	"github.com/sotabuild/sotabuild/engine/graph"
 	"github.com/sotabuild/sotabuild/engine/key"
+	"github.com/sotabuild/sotabuild/engine/plan/origin"
 )
 
 // Verdict is what plan says of a node.
@@ -123,6 +124,7 @@ type Plan struct {
 	// Rounds are the totals of what is run beside the graph, for Totals; Make
 	// leaves them empty.
 	Rounds Counts
+	made   origin.Names // who made the inputs that changed
 }
 
 // Budget bounds a run. Zero fields bound nothing.

@@ -4,6 +4,7 @@ import (
 	stdcmp "cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -155,7 +156,7 @@ type world struct {
 	events    []event.Event
 	began     time.Time
 	hook      func(event.Event)
-	changed   error         // what Unchanged says
+	changed   string        // the text of the spec whose inputs Unchanged says are others
 	shift     time.Duration // of the wall clock
 }
 
@@ -208,7 +209,12 @@ func (w *world) config() sched.Config {
 			}
 		},
 		Dir: w.dir, Slots: w.slots, Run: "Run_7", Tool: "0.1", Host: "node-a", Now: w.now, Interrupt: w.interrupt,
-		Unchanged: func(any) error { return w.changed },
+		Unchanged: func(s any) error {
+			if w.changed != "" && s.(spec).Text == w.changed {
+				return errors.New("the program changed")
+			}
+			return nil
+		},
 	}
 }
 

@@ -709,19 +709,27 @@ func TestTaskIDsFitEveryExecutor(t *testing.T) {
 	}
 }
 
-// A result whose inputs were others when its task ended is recorded for nobody,
-// in this run or by the next one's adoption.
+// A result whose inputs were others when its work ended is recorded for nobody,
+// be it a task's or a function's, in this run or by the next one's adoption.
 func TestNothingIsRecordedOfChangedInputs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, newMachine(steps(nil)), decl("in", echo), decl("cell", cell, "in"), decl("end", join, "cell"))
-		w.changed = errors.New("the program changed")
-		sum := w.must()
-		w.wantSummary(sum, sched.Summary{OK: 1, Failed: 1, Blocked: 1, FailedNodes: []string{"cell"}})
-		w.wantEnds(map[string]string{"in": "ok", "cell": "failed", "end": "blocked by cell"})
-		if h := w.store.History("cell"); len(h) != 0 {
-			t.Errorf("recorded: %+v", h[0])
-		}
-		w.changed = nil
-		w.wantSummary(w.must(), sched.Summary{OK: 2, Cached: 1})
-	})
+	for changed, want := range map[string]struct {
+		sum  sched.Summary
+		ends map[string]string
+	}{
+		"in":   {sched.Summary{Failed: 1, Blocked: 2, FailedNodes: []string{"in"}}, map[string]string{"in": "failed", "cell": "blocked by in", "end": "blocked by in"}},
+		"cell": {sched.Summary{OK: 1, Failed: 1, Blocked: 1, FailedNodes: []string{"cell"}}, map[string]string{"in": "ok", "cell": "failed", "end": "blocked by cell"}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, newMachine(steps(nil)), decl("in", echo), decl("cell", cell, "in"), decl("end", join, "cell"))
+			w.changed = changed
+			sum := w.must()
+			w.wantSummary(sum, want.sum)
+			w.wantEnds(want.ends)
+			if h := w.store.History(changed); len(h) != 0 {
+				t.Errorf("recorded: %+v", h[0])
+			}
+			w.changed = ""
+			w.wantSummary(w.must(), sched.Summary{OK: 3 - sum.OK, Cached: sum.OK})
+		})
+	}
 }

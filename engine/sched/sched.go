@@ -68,8 +68,8 @@ type Config struct {
 	Tool  string // version, for records
 	Host  string // name of this host, for records
 	Now   func() time.Time
-	// Unchanged says, from a task's spec, why what the key names was another
-	// thing when the task ended. Then nothing is recorded, and the node stays
+	// Unchanged says, from a node's spec, why what the key names was another
+	// thing when its work ended. Then nothing is recorded, and the node stays
 	// as stale as it was (DESIGN 4). nil trusts that nothing changes.
 	Unchanged func(spec any) error
 	// Interrupt: the first value drains, the second kills, the third leaves. A

@@ -44,10 +44,12 @@ type Host struct {
 	Program string // on the host; "" where only an image is known
 	Tree    string // what identifies the program, if not its file
 	Model   string // path or id, as the server's command line takes it
-	Port    int    // 0: chosen by the runner
-	Label   string
-	Secrets []string
-	GPUs    []string // ids, exclusive to the task
+	// Tokenizer is its folder on this host; "" where it is the model's own or a hub's.
+	Tokenizer string
+	Port      int // 0: chosen by the runner
+	Label     string
+	Secrets   []string
+	GPUs      []string // ids, exclusive to the task
 	// StartTimeout bounds the server's start; zero is the runner's own bound.
 	StartTimeout time.Duration
 	Place        Place
@@ -73,10 +75,19 @@ func hostOf(c *lang.Campaign, f Facts, fw lang.Framework) Host {
 	sw := f.Software[fw.Label]
 	h := Host{Self: f.Self, Program: fw.Program, Tree: fw.Tree, Model: model, Port: fw.Port, Label: fw.Label, Secrets: c.Run.Secrets,
 		StartTimeout: fw.StartTimeout, Place: sw.Place, ImageID: sw.Image}
+	if TokenizerApart(c) {
+		h.Tokenizer = c.Model.Tokenizer
+	}
 	if c.GPUs != nil {
 		h.GPUs = c.GPUs.IDs
 	}
 	return h
+}
+
+// TokenizerApart reports whether the tokenizer is a path of its own. A path is no
+// part of a key, its content is.
+func TokenizerApart(c *lang.Campaign) bool {
+	return filepath.IsAbs(c.Model.Tokenizer) && c.Model.Tokenizer != c.Model.Path
 }
 
 // program is what {program} stands for.
@@ -204,7 +215,7 @@ func collectHelp(j compile.Job, step compile.StepResult) compile.Result {
 
 // noServer is what to do about a program that does not answer as a server of its
 // definition does.
-const noServer = `if that is not the server, write program = "PATH" of the one that is, or use = "NAME" of the definition that fits it`
+const noServer = `if that is not the server, write program = "PATH" of the one that is; if it is, use = "NAME" of the definition that fits it, or mend the question in a definition of your own`
 
 // asked is the question as it was put.
 func (s AskSpec) asked() string {

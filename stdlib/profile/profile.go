@@ -81,6 +81,9 @@ type Spec struct {
 	Stop        Call               `key:"stop"`
 }
 
+// Cell is the server that is profiled, as that of a cell.
+func (s Spec) Cell() campaign.BenchSpec { return s.Server }
+
 // Call is one POST to the server; an empty Body sends none.
 type Call struct {
 	Path string `key:"path" json:"path"`

@@ -61,7 +61,7 @@ var Classes = []ClassRow{
 	{executors.ClassTimeout, Timeout, 1, false, false, "the cell passed its deadline"},
 	{executors.ClassNoOutput, Failed, 0, false, false, "a declared output is missing or empty"},
 	{executors.ClassStopFailed, Failed, 0, false, false, "the server could not be ended"},
-	{executors.ClassChanged, Failed, 0, false, false, "the program or the model changed while it was measured"},
+	{executors.ClassChanged, Failed, 0, false, false, "a program, a model or a data set changed while it was in use"},
 	{executors.ClassInterrupted, Failed, 0, false, false, "stopped before it was done"},
 	{executors.ClassPreempted, Failed, 3, false, false, "its place was taken away: by a higher priority, or with its node"},
 	{executors.ClassLost, Failed, 1, false, false, "the executor lost sight of the task"},

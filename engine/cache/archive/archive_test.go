@@ -100,6 +100,57 @@ func TestImportGivesBackWhatWasArchived(t *testing.T) {
 	}
 }
 
+// TestImportAddsNoSampleTwice: a record that lost its output is whole again, and
+// not there twice; nor is one that a list names twice.
+func TestImportAddsNoSampleTwice(t *testing.T) {
+	folder, want := filled(t)
+	lines := strings.SplitAfter(string(folder[List].Data), "\n")
+	folder[List].Data = []byte(strings.Join(append(lines, lines[1]), ""))
+	l := store(t)
+	for _, lost := range []string{"", "one", "two", "three"} {
+		if lost != "" {
+			if err := l.Remove(key.Sum([]byte(lost))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		a, err := Open(folder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := a.Import(t.Context(), l); err != nil || n == 0 {
+			t.Errorf("without %q: %d imported, %v", lost, n, err)
+		}
+		if as, bs := l.Lookup(want[0].Key), l.Lookup(want[1].Key); len(as) != 2 || len(bs) != 1 {
+			t.Errorf("without %q: %d samples of a and %d of b, want 2 and 1", lost, len(as), len(bs))
+		}
+	}
+}
+
+// TestImportHidesNothingNewer: a result that the store has of the same key, and
+// that was measured later, stays the newest.
+func TestImportHidesNothingNewer(t *testing.T) {
+	folder, want := filled(t)
+	l := store(t)
+	for range 4 {
+		put(t, l, "filler", cache.OK, "f") // so that what follows started later
+	}
+	mine := put(t, l, "a", cache.OK, "mine")
+	failed := put(t, l, "b", cache.Failed, "two") // no result, so the import's is as good
+	a, err := Open(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := a.Import(t.Context(), l); err != nil || n != 1 {
+		t.Errorf("%d imported, %v; want b alone", n, err)
+	}
+	if rs := l.Lookup(want[0].Key); len(rs) != 1 || rs[0].Serial != mine.Serial {
+		t.Errorf("of a there is %+v", rs)
+	}
+	if rs := l.Lookup(want[1].Key); len(rs) != 2 || rs[0].Serial != failed.Serial {
+		t.Errorf("of b there is %+v", rs)
+	}
+}
+
 // Damaged and foreign files are refused by name; what is whole is imported.
 func TestImportRefusesByName(t *testing.T) {
 	line := func(f fstest.MapFS, n int, edit func(string) string) {

@@ -8,10 +8,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"golang.org/x/sys/unix"
 )
 
 // Folder makes a private folder and its missing parents. One that is there is
-// left as it is.
+// left as it is; anything else that is there is an error.
 func Folder(path string) error {
 	if fi, err := os.Stat(path); err == nil && fi.IsDir() {
 		return nil
@@ -22,7 +24,13 @@ func Folder(path string) error {
 			return err
 		}
 	}
-	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	err := os.Mkdir(path, 0o700)
+	if errors.Is(err, fs.ErrExist) {
+		// Another process has made it meanwhile, or it is no folder.
+		if fi, now := os.Stat(path); now != nil || !fi.IsDir() {
+			return &fs.PathError{Op: "mkdir", Path: path, Err: unix.ENOTDIR}
+		}
+	} else if err != nil {
 		return err
 	}
 	return Sync(parent)

@@ -68,8 +68,13 @@ type Item struct {
 // to write one, on file systems whose locks do not hold.
 const grace = time.Hour
 
-// Plan lists what would go, records first by serial. It reads no object.
+// Plan lists what would go, records first by serial. It reads no object. A store
+// with entries that this build cannot use is an error: whose outputs are there is
+// not known.
 func Plan(s *cache.Snapshot, dir string, p Policy, h Hold, now time.Time) ([]Item, error) {
+	if n := len(s.Unusable()); n > 0 {
+		return nil, fmt.Errorf("%d of the journal's entries are another build's or damaged, so that what only they need cannot be told; run the build that wrote them, or `sotabuild cache repair`, which moves them to quarantine", n)
+	}
 	c := &collector{p: p, h: h, now: now, dir: dir, size: map[key.Digest]int64{}, born: map[key.Digest]time.Time{}}
 	err := s.Objects(func(d key.Digest, fi fs.FileInfo) error {
 		c.size[d], c.born[d] = fi.Size(), fi.ModTime()

@@ -11,6 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sotabuild/sotabuild/engine/cache"
+	"github.com/sotabuild/sotabuild/engine/cache/index"
+	"github.com/sotabuild/sotabuild/engine/cache/journal"
 	"github.com/sotabuild/sotabuild/engine/key"
 )
 
@@ -230,5 +232,27 @@ func TestFolders(t *testing.T) {
 	}
 	if _, err := os.Stat(outside); err != nil {
 		t.Errorf("a link out of the store was followed: %v", err)
+	}
+}
+
+// TestNothingGoesWhereAnotherBuildWrote: whose outputs the objects are is not
+// known, so none of them is garbage.
+func TestNothingGoesWhereAnotherBuildWrote(t *testing.T) {
+	s := newStore(t, 9*day)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(s.dir, "journal")
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	newer := append(index.AppendHead(nil, 2, key.Key{9}, "n", "k"), "of another version"...)
+	if err := os.WriteFile(path, journal.AppendFrame(b, index.FrameRecord, newer), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.open()
+	if items, err := Plan(s.Snapshot, s.dir, Policy{MaxAge: day}, Hold{}, now); err == nil || !strings.Contains(err.Error(), "cache repair") {
+		t.Errorf("%+v, %v", items, err)
 	}
 }

@@ -117,11 +117,14 @@ func (o *Store) Has(d key.Digest, size int64) bool {
 	var st unix.Stat_t
 	err := o.stat(d, &st)
 	switch {
-	case err == unix.ENOENT || err == unix.ENOTDIR:
+	case gone(err):
 		o.defect("object %s is missing", d)
 		return false
 	case err != nil:
 		o.defect("object %s cannot be read: %v", d, err)
+		return false
+	case st.Mode&unix.S_IFMT != unix.S_IFREG:
+		o.foreign(d)
 		return false
 	case st.Size != size:
 		// Which of the two is wrong, the file or who asks? Its bytes say.
@@ -139,8 +142,23 @@ func (o *Store) Has(d key.Digest, size int64) bool {
 	return true
 }
 
-// spoil takes a broken object, read through f, out of the way. A reader has no
-// right to: it remembers, says so, and leaves the file to the next writer.
+// gone reports whether there is nothing at an object's path. What stands in the
+// place of its folder holds none.
+func gone(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP)
+}
+
+// foreign takes what has an object's name and is no plain file out of the way: a
+// link's bytes are not the store's own, and a pipe would be waited for.
+func (o *Store) foreign(d key.Digest) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.broken[d] {
+		o.condemn(d, "is no plain file")
+	}
+}
+
+// spoil takes a broken object, read through f, out of the way.
 func (o *Store) spoil(d key.Digest, f *os.File) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -149,18 +167,37 @@ func (o *Store) spoil(d key.Digest, f *os.File) {
 	if o.broken[d] || (errRead == nil && errNow == nil && !os.SameFile(read, now)) {
 		return // known, or stored again meanwhile
 	}
+	o.condemn(d, "holds other bytes than were stored")
+}
+
+// condemn is what foreign and spoil do, under the lock. A reader has no right to
+// move anything: it remembers, says so, and leaves it to the next writer.
+func (o *Store) condemn(d key.Digest, why string) {
 	o.broken[d] = true
 	delete(o.sound, d)
 	if !o.writer {
-		o.defect("object %s holds other bytes than were stored", d)
+		o.defect("object %s %s", d, why)
 		return
 	}
-	to := filepath.Join(o.dir, "quarantine", hex.EncodeToString(d[:]))
-	if err := os.Rename(o.file(d), to); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		o.defect("object %s holds other bytes than were stored and cannot be quarantined: %v", d, err)
-		return
+	switch to, err := o.aside(o.file(d), hex.EncodeToString(d[:])); {
+	case err == nil:
+		o.defect("object %s %s: moved to %s", d, why, to)
+	case errors.Is(err, fs.ErrNotExist):
+		o.defect("object %s %s", d, why)
+	default:
+		o.defect("object %s %s and cannot be quarantined: %v", d, why, err)
 	}
-	o.defect("object %s holds other bytes than were stored: moved to %s", d, to)
+}
+
+// aside moves something into quarantine, beside what lies there by its name.
+func (o *Store) aside(from, name string) (to string, err error) {
+	to = filepath.Join(o.dir, "quarantine", name)
+	for n := 2; ; n++ {
+		if _, err := os.Lstat(to); err != nil {
+			return to, os.Rename(from, to)
+		}
+		to = filepath.Join(o.dir, "quarantine", fmt.Sprintf("%s-%d", name, n))
+	}
 }
 
 // Open reads an object and checks it on the way. Reaching the end is what
@@ -175,10 +212,14 @@ func (o *Store) Open(d key.Digest) (io.ReadCloser, error) {
 	var st unix.Stat_t
 	err := o.disk.Look(o.file(d), &st)
 	var f *os.File
+	if err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
+		o.foreign(d)
+		return nil, fmt.Errorf("opening object %s: it is no plain file: %w", d, ErrMissing)
+	}
 	if err == nil {
 		f, err = os.Open(o.file(d))
 	}
-	if errors.Is(err, fs.ErrNotExist) {
+	if err != nil && gone(err) {
 		return nil, fmt.Errorf("opening object %s: %w", d, ErrMissing)
 	}
 	if err != nil {
@@ -287,7 +328,7 @@ func (o *Store) Put(r io.Reader) (d key.Digest, size int64, err error) {
 	} else if !errors.Is(err, ErrMissing) {
 		return d, size, err
 	}
-	if err := errors.Join(tmp.Chmod(0o444), tmp.Sync(), durable.Folder(filepath.Dir(to))); err != nil {
+	if err := errors.Join(tmp.Chmod(0o444), tmp.Sync(), o.shard(d)); err != nil {
 		return d, size, err
 	}
 	if err := o.place(tmp, d); err != nil {
@@ -295,6 +336,17 @@ func (o *Store) Put(r io.Reader) (d key.Digest, size int64, err error) {
 	}
 	keep = true
 	return d, size, durable.Sync(filepath.Dir(to))
+}
+
+// shard makes an object's folder. What stands there and is none is moved away.
+func (o *Store) shard(d key.Digest) error {
+	dir := filepath.Dir(o.file(d))
+	err := durable.Folder(dir)
+	if errors.Is(err, unix.ENOTDIR) {
+		o.stray(filepath.Base(dir))
+		err = durable.Folder(dir)
+	}
+	return err
 }
 
 // place gives a whole object its name. It is under the lock so that nobody
@@ -376,8 +428,8 @@ func (o *Store) stray(name string) {
 		o.defect("cas/%s is no object", name)
 		return
 	}
-	to := filepath.Join(o.dir, "quarantine", "stray-"+key.Sum([]byte(name)).Short())
-	if err := os.Rename(filepath.Join(o.dir, "cas", name), to); err != nil {
+	to, err := o.aside(filepath.Join(o.dir, "cas", name), "stray-"+key.Sum([]byte(name)).Short())
+	if err != nil {
 		o.defect("cas/%s is no object and cannot be quarantined: %v", name, err)
 		return
 	}

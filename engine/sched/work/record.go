@@ -48,7 +48,7 @@ func (c clerk) record(b *Sheet, w *Item, res compile.Result, span cache.Span) (D
 	if res.Outcome.Class == string(executors.ClassInterrupted) {
 		return d, nil
 	}
-	if w.kind.Task != nil && c.Unchanged != nil {
+	if c.Unchanged != nil {
 		if err := c.Unchanged(w.job.Spec); err != nil {
 			d.Outcome = cache.Outcome{State: cache.Failed, Class: string(executors.ClassChanged), Reason: err.Error()}
 			return d, nil

@@ -39,7 +39,7 @@ type Place struct {
 	Elsewhere func(name string) executors.Executor
 	Dir       string // holds a folder a task
 	Now       func() time.Time
-	// Unchanged is asked before a task's result is recorded; nil asks nothing.
+	// Unchanged is asked before a result is recorded; nil asks nothing.
 	Unchanged func(spec any) error
 }
 

@@ -21,7 +21,7 @@ func Inputs(c *lang.Campaign) []Input {
 	if c.Model.Path != "" {
 		out = append(out, Input{"model.path", c.Model.Path})
 	}
-	if apart(c) {
+	if campaign.TokenizerApart(c) {
 		out = append(out, Input{"model.tokenizer", c.Model.Tokenizer})
 	}
 	for _, w := range c.Load.Workloads() {

@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -99,7 +98,7 @@ func (r Reader) Probe(ctx context.Context, c *lang.Campaign) (f campaign.Facts, 
 		}
 		f.Weights = d
 	}
-	if apart(c) {
+	if campaign.TokenizerApart(c) {
 		d, err := r.Files.Tree(c.Model.Tokenizer)
 		if err != nil {
 			bad(c.Model.Range, "Tokenizer cannot be read", fmt.Sprintf("Model %q has tokenizer = %q: %v. Write a hub id, or the folder of its files.", c.Model.ID, c.Model.Tokenizer, err))
@@ -179,12 +178,6 @@ func (p *probing) software(ctx context.Context, c *lang.Campaign, fw lang.Framew
 // containers reports whether a kind's tasks run in the framework's image.
 func containers(kind string) bool { return kind == "docker" || kind == "oci" || kind == "kubernetes" }
 
-// apart reports whether the tokenizer is a path of its own. A path is no part
-// of a key, its content is.
-func apart(c *lang.Campaign) bool {
-	return filepath.IsAbs(c.Model.Tokenizer) && c.Model.Tokenizer != c.Model.Path
-}
-
 // programDigest identifies the program's file tree: the folder that the
 // framework declares as its tree, else the program file alone.
 func programDigest(program, tree string, files *key.Files) (key.Digest, error) {
@@ -217,9 +210,15 @@ func Unchanged(files *key.Files, image func(campaign.Host) (key.Digest, error)) 
 		}
 		return same("the program "+h.Program, want, func() (key.Digest, error) { return programDigest(h.Program, h.Tree, files) })
 	}
+	tree := func(what, path string, want key.Digest) error {
+		if want.IsZero() {
+			return nil
+		}
+		return same(what+" "+path, want, func() (key.Digest, error) { return files.Tree(path) })
+	}
 	return func(spec any) error {
 		if x, ok := spec.(interface{ Cell() campaign.BenchSpec }); ok {
-			spec = x.Cell() // a cell that is measured again
+			spec = x.Cell() // a cell that is measured again, or profiled
 		}
 		switch s := spec.(type) {
 		case campaign.AskSpec:
@@ -237,10 +236,8 @@ func Unchanged(files *key.Files, image func(campaign.Host) (key.Digest, error)) 
 			}
 			return nil
 		case campaign.BenchSpec:
-			if err := software(s.Life.Host, s.Software); err != nil || s.Model.Weights.IsZero() {
-				return err
-			}
-			return same("the model "+s.Life.Host.Model, s.Model.Weights, func() (key.Digest, error) { return files.Tree(s.Life.Host.Model) })
+			h := s.Life.Host
+			return errors.Join(software(h, s.Software), tree("the model", h.Model, s.Model.Weights), tree("the tokenizer", h.Tokenizer, s.Model.TokFiles))
 		}
 		return nil
 	}
@@ -328,7 +325,10 @@ func probeGPUs(ctx context.Context, c *lang.Campaign, f *campaign.Facts) error {
 	cmd.Stderr = &errText
 	out, err := cmd.Output()
 	if err != nil {
-		return fmt.Errorf("nvidia-smi: %w %s", err, strings.TrimSpace(errText.String()))
+		if said := strings.TrimSpace(errText.String()); said != "" {
+			return fmt.Errorf("nvidia-smi: %w: %s", err, said)
+		}
+		return fmt.Errorf("nvidia-smi: %w", err)
 	}
 	rows, err := parseGPUs(out, len(query))
 	if err != nil {
