@@ -168,6 +168,12 @@ func TestRepeatsUntilStable(t *testing.T) {
 	if out := s.must(0, "show", "--timeline").out; !regexp.MustCompile(`repeat\.chat\.round\[1\]\.(two|slow|one)\[2\]  .*its turn came; .* until its server was up\n(?s:.*)decision  .*its input was there\n$`).MatchString(out) {
 		t.Errorf("the path of repeats does not say what was waited for:\n%s", out)
 	}
+	// Of rounds that are over nobody is told that they are not run.
+	for _, args := range [][]string{{"plan", "--deadline", "1h"}, {"plan", "--target", "winners.chat"}, {"apply", "--target", "help.one.server"}} {
+		if r := s.must(0, args...); strings.Contains(r.err, "are not run") {
+			t.Errorf("%v: %s", args, r.err)
+		}
+	}
 	r := s.repeated()
 	first, tied := "first 1", "tied 1"
 	if got := r.verdicts(); len(got) != 3 || got["slow"] != "behind 2" || !(got["one"] == first && got["two"] == tied || got["one"] == tied && got["two"] == first) || len(r.Scenarios[0].Ranking.Best) != 2 {

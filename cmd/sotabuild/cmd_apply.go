@@ -202,7 +202,11 @@ func (r *run) all(ctx context.Context, s *session, o planOptions, inRounds []str
 	switch blocks := s.Rounds; {
 	case blocks == nil && inRounds == nil || r.total.Interrupted:
 	case r.alone:
-		r.app.noteRounds(blocks, ofGraph)
+		left, err := s.loops(nil)
+		if err != nil {
+			return err
+		}
+		r.app.noteRounds(left, blocks, ofGraph)
 	default:
 		if err := r.runLoops(ctx, s, inRounds); err != nil {
 			return err

@@ -81,7 +81,7 @@ func planCommand(a *app) *cobra.Command {
 				return err
 			}
 			if why := o.withoutRounds(p.Budget); why != "" {
-				a.noteRounds(s.Rounds, why)
+				a.noteRounds(beside, s.Rounds, why)
 				beside = nil
 			}
 			p.Rounds = beside.counts()

@@ -195,9 +195,10 @@ func (o planOptions) replaceable(b plan.Budget) error {
 	return nil
 }
 
-// noteRounds says that the rounds which blocks of the campaign ask for do not run.
-func (a *app) noteRounds(blocks []string, why string) {
-	if len(blocks) > 0 {
+// noteRounds says that the rounds which blocks of the campaign ask for do not run,
+// where any is left.
+func (a *app) noteRounds(beside loopViews, blocks []string, why string) {
+	if beside.changes() > 0 {
 		fmt.Fprintf(a.err, "note: the rounds of %s are not run: %s; `sotabuild apply` runs them\n", strings.Join(blocks, " and "), why)
 	}
 }
