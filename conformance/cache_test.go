@@ -107,6 +107,32 @@ func TestFlippedOutputs(t *testing.T) {
 	}
 }
 
+// TestFlippedInputOfReplaced: what is to run again and has a broken input fails;
+// told once more, it runs after what makes the input.
+func TestFlippedInputOfReplaced(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, pair("none"))
+	s.must(0, "apply")
+	dir := filepath.Join(s.dir, ".sotabuild")
+	r, err := cache.OpenReader(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	prompts := r.History("dataset.chat.c2")[0].Outputs[0].Digest
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	flip(t, dir, prompts)
+	const cell = `bench.good["baseline"].chat.c2`
+	if out := s.must(5, "apply", "--replace", cell); !strings.Contains(out.out, "✗ "+cell+"  start_failed: ") || !strings.Contains(out.out, "its bytes are not those that were stored") {
+		t.Errorf("it does not say what is broken:\n%s", out.out)
+	}
+	out := s.must(0, "apply", "--replace", cell, "--json").out
+	if got := startedNodes(out); !slices.Contains(got, "dataset.chat.c2") || !slices.Contains(got, cell) {
+		t.Errorf("told once more it starts %v:\n%s", got, out)
+	}
+}
+
 // flip changes a bit in the middle of an object of a store.
 func flip(t *testing.T, store string, d key.Digest) {
 	t.Helper()

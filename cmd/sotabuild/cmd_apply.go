@@ -178,26 +178,30 @@ func (a *app) apply(ctx context.Context, store *cache.Local, c *lang.Campaign, o
 	o.replace = others
 	r.alone = bound != nil || len(o.targets) > 0
 	return reread(store, a.defects, func() error {
-		err := r.all(ctx, s, o, inRounds)
+		err := r.measure(ctx, s, &o, inRounds)
+		if err == nil {
+			inRounds = nil // they are replaced
+			err = r.finish(s)
+		}
 		if errors.Is(err, cache.ErrMissing) {
 			// An output turned out broken and is a miss like any other: what made it
 			// runs again.
 			r.distrust()
-			o.replace, inRounds, r.unfound, r.unstarted = nil, nil, nil, nil
+			r.unfound, r.unstarted = nil, nil
 		}
 		return err
 	})
 }
 
-// all runs what is stale, the rounds too, and shows what everything came to.
-// After an interrupt it only shows.
-func (r *run) all(ctx context.Context, s *session, o planOptions, inRounds []string) error {
+// measure runs what is stale, the rounds too. After an interrupt it runs nothing.
+// What was to be replaced is taken out of the options when it has run.
+func (r *run) measure(ctx context.Context, s *session, o *planOptions, inRounds []string) error {
 	if !r.total.Interrupted {
-		sum, err := r.once(ctx, s, o)
+		sum, err := r.once(ctx, s, *o)
 		if err != nil {
 			return err
 		}
-		r.total = r.add(sum)
+		r.total, o.replace = r.add(sum), nil
 	}
 	switch blocks := s.Rounds; {
 	case blocks == nil && inRounds == nil || r.total.Interrupted:
@@ -213,7 +217,7 @@ func (r *run) all(ctx context.Context, s *session, o planOptions, inRounds []str
 		}
 	}
 	r.app.remember(s.ground)
-	return r.finish(s)
+	return nil
 }
 
 // distrust reads what the plan takes from the store, so that all that is broken
