@@ -19,11 +19,11 @@ type applying struct {
 	proc *os.Process
 }
 
-// start begins an apply with --json.
-func (s *site) start() *applying {
+// start begins an apply with --json and more arguments.
+func (s *site) start(more ...string) *applying {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	cmd := s.command(ctx, "apply", "--json")
+	cmd := s.command(ctx, append([]string{"apply", "--json"}, more...)...)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		s.t.Fatal(err)
@@ -100,6 +100,9 @@ func copyFile(t *testing.T, from, to string, more ...byte) {
 	}
 }
 
+// A cell of slow takes more than two seconds by its schedule: what happens to it
+// after its task has started happens before its end.
+
 // TestProgramReplacedWhileMeasured: a number that another program may have
 // given is recorded for neither. With the old program back, nothing of that
 // cell is cached (DESIGN 4).
@@ -107,7 +110,7 @@ func TestProgramReplacedWhileMeasured(t *testing.T) {
 	t.Parallel()
 	s, path := ownProgram(t, head(1, "slow")+
 		framework("good", map[string]any{"pace_us": 200}, noSearch)+
-		framework("slow", map[string]any{"pace_us": 30000}, noSearch))
+		framework("slow", map[string]any{"pace_us": 100000}, noSearch))
 	a := s.start()
 	a.until(`"task_started"`, `bench.slow`)
 	copyFile(t, filepath.Join(bin, "badserve"), path, []byte("another build")...)
@@ -136,7 +139,7 @@ func TestModelChangedWhileMeasured(t *testing.T) {
 	t.Parallel()
 	s, _ := ownProgram(t, head(1, "slow")+
 		framework("good", map[string]any{"pace_us": 200}, noSearch)+
-		framework("slow", map[string]any{"pace_us": 30000}, noSearch))
+		framework("slow", map[string]any{"pace_us": 100000}, noSearch))
 	a := s.start()
 	a.until(`"task_started"`, `bench.slow`)
 	s.write("model/weights.bin", "other weights")
@@ -186,7 +189,7 @@ func TestStoreDeletedWhileApplied(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, fake(head(1, "slow")+
 		framework("good", map[string]any{"pace_us": 200}, noSearch)+
-		framework("slow", map[string]any{"pace_us": 30000}, noSearch)))
+		framework("slow", map[string]any{"pace_us": 100000}, noSearch)))
 	a := s.start()
 	a.until(`"task_started"`, `bench.slow`)
 	// The task writes while its folder is emptied; a person would repeat rm, too.

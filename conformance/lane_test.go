@@ -15,7 +15,7 @@ import (
 // keys as they are (R073, R074). A third of its requests has other lengths.
 func TestLaneBesideMain(t *testing.T) {
 	s := steadySite(t, "one", "slow")
-	s.edit("campaign.hcl", "noise {\n  threshold   = 0.05\n  max_repeats = 3\n}\n", "")
+	s.edit("campaign.hcl", "noise {\n  threshold   = 0.2\n  max_repeats = 3\n}\n", "")
 	s.must(0, "apply")
 	main := cells(t, s.must(0, "report", "--json").out)["chat"]
 	s.write("agentic.campaign.hcl", `scenario "agent" {

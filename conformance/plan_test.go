@@ -52,6 +52,13 @@ func TestPlanForms(t *testing.T) {
 	if !strings.HasPrefix(md, "### Plan for `") || !strings.Contains(md, "new") || utf8.RuneCountInString(md) > 65_536 {
 		t.Errorf("markdown:\n%s", md)
 	}
+	if !strings.Contains(md, "\nThe help of 2 programs is not known yet") {
+		t.Errorf("markdown does not say what apply asks first:\n%s", md)
+	}
+	budgeted := s.must(0, "plan", "--format", "markdown", "--deadline", "1h").out
+	if !strings.Contains(budgeted, "what tells most first:\n\n```\n   1. help.good.server") || utf8.RuneCountInString(budgeted) > 65_536 {
+		t.Errorf("markdown of a plan with a budget:\n%s", budgeted)
+	}
 	s.must(2, "plan", "--detailed-exitcode")
 	for _, args := range [][]string{{"graph"}, {"graph", "--actions"}, {"graph", "--format", "mermaid"}, {"graph", "--target", "framework.good"}} {
 		if out := s.must(0, args...).out; !strings.Contains(out, "good") {
@@ -118,7 +125,17 @@ func TestBudgetAndTimeline(t *testing.T) {
 	if err := json.Unmarshal([]byte(s.read("trace.json")), &chrome); err != nil || len(chrome.TraceEvents) < 10 {
 		t.Errorf("trace: %v, %d events", err, len(chrome.TraceEvents))
 	}
-	if out := s.must(0, "show", "--timeline").out; !strings.Contains(out, "Critical path:\n") || !strings.Contains(out, "winners.") {
+	for _, want := range []string{`"server start"`, `"queue: `, `"until":"the host was free"`, `bench.good`, `winners.`} {
+		if !strings.Contains(s.read("trace.json"), want) {
+			t.Errorf("the trace has no %s", want)
+		}
+	}
+	for _, want := range []string{`"critical": [`, `"waited_ns": `, `"until": "its input was there"`, `"up": "20`, `"state": "ok"`} {
+		if out := s.must(0, "show", "--timeline", "--json").out; !strings.Contains(out, want) {
+			t.Errorf("show --timeline --json has no %s:\n%s", want, out)
+		}
+	}
+	if out := s.must(0, "show", "--timeline").out; !strings.Contains(out, "Critical path:\n") || !strings.Contains(out, "winners.") || !strings.Contains(out, " until its server was up\n") {
 		t.Errorf("show --timeline:\n%s", out)
 	}
 	s.edit("campaign.hcl", "input_len   = 16", "input_len   = 17")

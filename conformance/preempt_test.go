@@ -41,10 +41,10 @@ func TestPreemptedApply(t *testing.T) {
 	t.Parallel()
 	there(t, "slurm")
 	conf := ownCluster(t, "giveway", "16947")
-	// A cell takes 5 s by its schedule: Slurm preempts within 3.
+	// A cell takes 10 s by its schedule: Slurm preempts within 3.
 	campaign := strings.ReplaceAll(head(2, "slow"), "output_len  = 8", "output_len  = 160") +
 		framework("good", map[string]any{"mode": "none", "pace_us": 200}, noSearch) +
-		framework("slow", map[string]any{"mode": "none", "pace_us": 10000}, noSearch) +
+		framework("slow", map[string]any{"mode": "none", "pace_us": 20000}, noSearch) +
 		fmt.Sprintf("executor \"slurm\" {\n  options = { conf = %q, partition = \"spare\", poll = \"2s\" }\n}\n", conf)
 	s := newSite(t, fake(campaign))
 	a := s.start()

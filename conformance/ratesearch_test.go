@@ -86,7 +86,7 @@ type searched struct {
 	} `json:"rounds"`
 }
 
-// decided applies until no round is without a verdict, at most six times: where
+// decided applies until no round is without a verdict, at most twenty times: where
 // neighbours take the processor the client is limited, which decides nothing,
 // and the next apply measures that round again. Slower schedules do not help: with
 // two busy loops on the two cores requests of 8, 20 and 40 a second were all 13 to
@@ -94,7 +94,7 @@ type searched struct {
 func (s *site) decided() string {
 	s.t.Helper()
 	all := ""
-	for range 6 {
+	for range 20 {
 		r := s.run("apply")
 		all += r.out
 		if r.code == 0 {
@@ -104,7 +104,7 @@ func (s *site) decided() string {
 			s.t.Fatalf("apply: exit code %d\n%s\n%s", r.code, r.out, r.err)
 		}
 	}
-	s.t.Fatalf("no verdict in six applies:\n%s", all)
+	s.t.Fatalf("no verdict in twenty applies:\n%s", all)
 	return ""
 }
 
@@ -199,5 +199,29 @@ func TestRateSearch(t *testing.T) {
 	}
 	if out := s.must(2, "plan", "--detailed-exitcode", "--replace", "rate.one.chat.round[2].bench").out; !strings.Contains(out, "rate.one.chat.round[2].bench") {
 		t.Errorf("replacing a round:\n%s", out)
+	}
+	// Names of no round, and rounds where none runs, are told before anything runs.
+	for _, name := range []string{"rate.one.chat.round[99]", "rate.one.chat.round[2].bnch", "rate.one.chat.round", "rate.no.chat.round[1]"} {
+		s.must(7, "plan", "--replace", name)
+		s.must(7, "apply", "--replace", name)
+	}
+	for _, more := range [][]string{{"--target", "winners"}, {"--deadline", "1h"}} {
+		for _, command := range []string{"plan", "apply"} {
+			if r := s.must(7, append([]string{command, "--replace", "rate.one.chat.round[2]"}, more...)...); !strings.Contains(r.err, "cannot be replaced here") {
+				t.Errorf("%s %v: %s", command, more, r.err)
+			}
+		}
+	}
+	s.must(7, "plan", "--replace", "rate.one.chat.round[2]", "--out", "p")
+
+	// A Ctrl-C in a round that is replaced ends the apply, though its old decision
+	// is there: no later round begins.
+	a := s.start("--replace", "rate.one.chat.round[1]", "--replace", "rate.one.chat.round[2]")
+	a.until("task_started", "rate.one.chat.round[1].bench")
+	if err := a.proc.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if r := a.wait(); r.code != 130 || strings.Contains(r.out, "round[2]") || !strings.Contains(r.err, "needs --replace again") {
+		t.Errorf("interrupted in round 1: exit code %d, %s\n%s", r.code, r.err, r.out)
 	}
 }

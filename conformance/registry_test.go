@@ -3,6 +3,7 @@ package conformance
 import (
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -23,21 +24,11 @@ func startRegistry(t *testing.T) (host string, stop func()) {
 			missing(t, "registry", "Debian's "+program+": "+err.Error())
 		}
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	if err == nil {
-		err = l.Close()
-	}
+	port := unchosen(t)
 	dir := t.TempDir()
 	config := filepath.Join(dir, "config.yml")
-	text := fmt.Sprintf("version: 0.1\nlog: {level: error}\nstorage: {filesystem: {rootdirectory: %s/data}}\nhttp: {addr: \"127.0.0.1:%s\"}\n", dir, port)
-	if err == nil {
-		err = os.WriteFile(config, []byte(text), 0o600)
-	}
-	if err != nil {
+	text := fmt.Sprintf("version: 0.1\nlog: {level: error}\nstorage: {filesystem: {rootdirectory: %s/data}}\nhttp: {addr: \"127.0.0.1:%d\"}\n", dir, port)
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command("docker-registry", "serve", config)
@@ -51,8 +42,8 @@ func startRegistry(t *testing.T) (host string, stop func()) {
 		<-ended
 	})
 	t.Cleanup(stop)
-	host = "localhost:" + port
-	for late := time.After(20 * time.Second); ; {
+	host = fmt.Sprintf("localhost:%d", port)
+	for late := time.After(time.Minute); ; {
 		if r, err := http.Get("http://" + host + "/v2/"); err == nil {
 			_, err := io.Copy(io.Discard, r.Body)
 			if r.Body.Close() == nil && err == nil && r.StatusCode == http.StatusOK {
@@ -68,6 +59,23 @@ func startRegistry(t *testing.T) (host string, stop func()) {
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
+}
+
+// unchosen is a free port that nobody is given: neither a connection nor a server
+// whose port is chosen nor a cluster of the tests.
+func unchosen(t *testing.T) int {
+	t.Helper()
+	for range 100 {
+		port := 10000 + rand.IntN(6000)
+		if l, err := net.Listen("tcp", fmt.Sprintf(":%d", port)); err == nil {
+			if err := l.Close(); err != nil {
+				t.Fatal(err)
+			}
+			return port
+		}
+	}
+	t.Fatal("no port from 10000 to 15999 is free")
+	return 0
 }
 
 // push copies an image file into a registry and returns its digest there.

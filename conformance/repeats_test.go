@@ -34,9 +34,9 @@ esac
 `
 
 // steadyCampaign compares servers whose schedules say: one and two are equal, at
-// 400 + 1 and 398 + 3 ms for all answers at once, slow takes 572 + 1 ms, which is
-// 30 % less.
-// The band of 5 % is above what neighbours do to such a run, and below 30 %.
+// 400 + 1 and 398 + 3 ms for all answers at once, slow takes 619 + 1 ms, which is
+// 35 % less.
+// The band of 20 % is above what neighbours do to such a run, and below 35 %.
 // Without a cap of concurrency no request is due, so that a busy machine rejects
 // no sample as client_limited.
 func steadyCampaign(names ...string) string {
@@ -45,7 +45,7 @@ func steadyCampaign(names ...string) string {
 		servers = append(servers, map[string]simulated{
 			"one":      {n, "", `prefill = "400ms", step = "1ms"`},
 			"two":      {n, "", `prefill = "398ms", step = "3ms"`},
-			"slow":     {n, "", `prefill = "572ms", step = "1ms"`},
+			"slow":     {n, "", `prefill = "619ms", step = "1ms"`},
 			"unsteady": {n, "unsteady.sh", `step = "1ms"`},
 		}[n])
 	}
@@ -57,7 +57,7 @@ const repeatedBlocks = `sla {
   min_success_rate = 1
 }
 noise {
-  threshold   = 0.05
+  threshold   = 0.2
   max_repeats = 3
 }
 workload {
@@ -165,8 +165,14 @@ func TestRepeatsUntilStable(t *testing.T) {
 	}
 	s.must(0, "apply")
 	// The path leads through the servers in their turns.
-	if out := s.must(0, "show", "--timeline").out; !regexp.MustCompile(`repeat\.chat\.round\[1\]\.(two|slow|one)\[2\]  .*its turn came\n(?s:.*)decision  .*its input was there\n$`).MatchString(out) {
+	if out := s.must(0, "show", "--timeline").out; !regexp.MustCompile(`repeat\.chat\.round\[1\]\.(two|slow|one)\[2\]  .*its turn came; .* until its server was up\n(?s:.*)decision  .*its input was there\n$`).MatchString(out) {
 		t.Errorf("the path of repeats does not say what was waited for:\n%s", out)
+	}
+	// Of rounds that are over nobody is told that they are not run.
+	for _, args := range [][]string{{"plan", "--deadline", "1h"}, {"plan", "--target", "winners.chat"}, {"apply", "--target", "help.one.server"}} {
+		if r := s.must(0, args...); strings.Contains(r.err, "are not run") {
+			t.Errorf("%v: %s", args, r.err)
+		}
 	}
 	r := s.repeated()
 	first, tied := "first 1", "tied 1"
@@ -183,8 +189,8 @@ func TestRepeatsUntilStable(t *testing.T) {
 		t.Errorf("9 repeats are %d server lives", len(lives))
 	}
 	for _, p := range r.Scenarios[0].Ranking.Cells[0].Places {
-		if x := p.Repeated; x != nil && x.Verdict == "behind" && (math.Abs(x.Ratio-401./573) > 0.05 || x.Low > x.Ratio || x.High < x.Ratio || x.Samples != 3) {
-			t.Errorf("%+v; the schedules say %.3f", *x, 401./573)
+		if x := p.Repeated; x != nil && x.Verdict == "behind" && (math.Abs(x.Ratio-401./620) > 0.1 || x.Low > x.Ratio || x.High < x.Ratio || x.Samples != 3) {
+			t.Errorf("%+v; the schedules say %.3f", *x, 401./620)
 		}
 	}
 	// A round is taken again as a whole: nobody chooses among its samples.
@@ -291,10 +297,10 @@ func (s *site) idle() {
 	}
 }
 
-// otherBounds: a band of 90 % ties what is 30 % behind; nothing of the campaign's
+// otherBounds: a band of 99 % ties what is 35 % behind; nothing of the campaign's
 // graph is stale and no server is started.
 func otherBounds(t *testing.T, s *site) {
-	s.edit("campaign.hcl", "threshold   = 0.05", "threshold   = 0.9")
+	s.edit("campaign.hcl", "threshold   = 0.2", "threshold   = 0.99")
 	if out := s.must(2, "plan", "--detailed-exitcode").out; !regexp.MustCompile(`(?m)^Plan: \d+ cached; in rounds 1 stale\.$`).MatchString(out) {
 		t.Errorf("another threshold makes something stale:\n%s", out)
 	}
@@ -302,9 +308,9 @@ func otherBounds(t *testing.T, s *site) {
 		t.Errorf("another threshold:\n%s", out)
 	}
 	if got := s.repeated().verdicts(); !strings.HasPrefix(got["slow"], "tied") {
-		t.Errorf("%v; want slow tied within 90 %%", got)
+		t.Errorf("%v; want slow tied within 99 %%", got)
 	}
-	s.edit("campaign.hcl", "threshold   = 0.9", "threshold   = 0.05")
+	s.edit("campaign.hcl", "threshold   = 0.99", "threshold   = 0.2")
 	s.idle()
 }
 
@@ -429,8 +435,8 @@ func roundsAreShown(t *testing.T, s *site) {
 // had finished is found by the next apply, and only the others are run.
 func TestRepeatsKilled(t *testing.T) {
 	s := steadySite(t, "one", "two")
-	s.edit("campaign.hcl", `prefill = "400ms"`, `prefill = "20ms"`) // nobody reads its verdict
-	s.edit("campaign.hcl", `prefill = "398ms"`, `prefill = "20ms"`)
+	s.edit("campaign.hcl", `prefill = "400ms"`, `prefill = "200ms"`) // nobody reads its verdict, and four repeats are time for the kill
+	s.edit("campaign.hcl", `prefill = "398ms"`, `prefill = "200ms"`)
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	cmd := s.command(ctx, "apply", "--json")

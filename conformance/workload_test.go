@@ -30,6 +30,24 @@ func production(t *testing.T) *site {
 	return s
 }
 
+// measured applies until every cell is measured, at most twenty times: where
+// neighbours take the processor a client that has a schedule is late, which is no
+// result, and the next apply measures that cell again.
+func (s *site) measured() {
+	s.t.Helper()
+	for range 20 {
+		r := s.run("apply")
+		plan := s.must(0, "plan").out
+		if !strings.Contains(plan, "client_limited: ") {
+			if r.code != 0 {
+				s.t.Fatalf("apply: exit code %d\n%s\n%s", r.code, r.out, r.err)
+			}
+			return
+		}
+	}
+	s.t.Fatal("in twenty applies the client of some cell was always limited")
+}
+
 // TestProductionWorkload: the client is calibrated first and that is recorded
 // with every cell; three sessions of two turns are six requests, not seven; and
 // the lane has a table and no winner (R073).
@@ -38,7 +56,7 @@ func TestProductionWorkload(t *testing.T) {
 	if out := s.must(0, "plan").out; !strings.Contains(out, "not calibrated on this machine") || !strings.Contains(out, "calibrate.client") {
 		t.Errorf("plan says nothing of the calibration:\n%s", out)
 	}
-	s.must(0, "apply")
+	s.measured()
 	cell := s.must(0, "explain", `bench.blocked["baseline"].chat`, "--json").out
 	for _, want := range []string{"client.good_events_per_s", "client.events_per_s_per_core", "client.at_1000_events_per_s"} {
 		if !strings.Contains(cell, want) {

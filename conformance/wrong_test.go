@@ -31,7 +31,7 @@ var wrongs = []wrong{
 	{name: "DieMidway", mode: "die-midway", status: "failed", class: "server_died", says: "exited with code 4"},
 	{name: "DieAfterItsConnections", mode: "die-late", status: "failed", class: "server_died", says: "exited with code 4"},
 	{name: "Hang", mode: "hang", flags: []string{`start_timeout = "2s"`}, status: "timeout", class: "unhealthy", says: "nobody listens"},
-	{name: "Unhealthy", mode: "unhealthy", flags: []string{`start_timeout = "2s"`}, status: "timeout", class: "unhealthy", says: "GET /health answers 503"},
+	{name: "Unhealthy", mode: "unhealthy", flags: []string{`start_timeout = "5s"`}, status: "timeout", class: "unhealthy", says: "GET /health answers 503"},
 	{name: "HTTPError", mode: "http500", status: "failed", class: "http_status", says: "4 of 4 requests failed"},
 	{name: "HTTPErrorInWarmup", mode: "http500", warmup: 1, status: "failed", class: "http_status", says: "warm-up request"},
 	{name: "ErrorInStream", mode: "stream-error", status: "failed", class: "stream_error", says: "EngineCore died"},

@@ -38,7 +38,7 @@ var definitionBlocks = []Block{
 	{
 		Path: "file.definition.server", Required: true, Doc: "How to serve and where the API is.", Rules: "R060 R061 R062 R063",
 		Attrs: []Attr{
-			{"command", commandType, "", false, "", "The server's command, with {program}, {model}, {served_name}, {host}, {port} and {flags}. Left out: it cannot be started, only be a url.", "R060 R061 R062 R063", into(func(s *Server, v []string) { s.Command = v })},
+			{"command", commandType, "", false, "", "The server's command, without a shell: {program}, {model} is the path of the weights, {served_name} the name that requests ask for and the server's model list must have, {host} and {port} where it listens, {flags} a candidate's flags, as a word of its own. Left out: it cannot be started, only be a url.", "R060 R061 R062 R063", into(func(s *Server, v []string) { s.Command = v })},
 			{"program", textType, "", false, "", "The program's name inside an image; the definition's name if left out.", "", into(func(s *Server, v string) { s.Program = v })},
 			{"flag_style", choiceType("kebab", "snake", "go"), "", false, `"kebab"`, "--a-b, --a_b or -a-b.", "", into(func(s *Server, v string) { s.FlagStyle = v })},
 			{"booleans", choiceType("bare", "value", "pair"), "", false, `"bare"`, "True is --x, and false is nothing, --x false, or --no-x.", "", into(func(s *Server, v string) { s.Booleans = v })},

@@ -53,7 +53,7 @@ var frameworkBlocks = []Block{
 			{"command", commandType, "", false, "", "Its command, with the words of the definition's server command; that one if left out.", "", into(func(x *Process, v []string) { x.Command = v })},
 			{"count", countType(1), "copies", false, `1`, "How many of it run.", "", into(func(x *Process, v int) { x.Count = v })},
 			{"gpus", countType(0), "GPUs of each copy", false, `0`, "All processes together use the campaign's GPUs, each once.", "R055", into(func(x *Process, v int) { x.GPUs = v })},
-			{"after", namesType, "", false, "", "Roles that are healthy before it starts.", "", into(func(x *Process, v []string) { x.After = v })},
+			{"after", rolesType, "", false, "", "Roles that are healthy before it starts.", "", into(func(x *Process, v []string) { x.After = v })},
 			{"health", urlPathType, "", false, "", "Answers 200 when it is ready; the definition's if left out.", "", into(func(x *Process, v string) { x.Health = v })},
 			{"flags", flagsType, "", false, "", "Flags of this process, laid over the framework's.", "", into(func(x *Process, v []Flag) { x.Flags = v })},
 		},

@@ -173,15 +173,19 @@ func (d *decoder) block(row *Block, b *hclsyntax.Block, label, name string, pare
 		c.scope = d.scope.withFacts(placeholders())
 		inner = &c
 	}
-	inner.attributes(row, b.Body.Attributes, place, h.at, self)
+	inner.attributes(row, b.Body, place, h.at, self)
 	inner.blocks(row.Path, place, b.Body.Blocks, self)
 	row.close(parent, self)
 }
 
 // attributes decodes in the order of the table, so that what is told does not
 // depend on the order of the file.
-func (d *decoder) attributes(row *Block, attrs hclsyntax.Attributes, place string, header Range, self any) {
-	meant := map[string]bool{} // attributes that are probably misspelt
+func (d *decoder) attributes(row *Block, body *hclsyntax.Body, place string, header Range, self any) {
+	meant := map[string]bool{} // attributes that are probably misspelt, or written as blocks
+	for _, b := range body.Blocks {
+		meant[b.Type] = true
+	}
+	attrs := body.Attributes
 	for name, a := range attrs {
 		if _, ok := attrNamed(row, name); !ok {
 			d.unknownAttr(row, a)

@@ -75,10 +75,12 @@ func compile(in Input, sources []source, p *problems) (*Campaign, Diagnostics) {
 	for _, s := range sources {
 		text[s.name] = s.bytes
 	}
-	partial := slices.ContainsFunc(p.list, func(x Diagnostic) bool { return x.Code == cSyntax.id || x.Code == cTooLarge.id })
+	partial := unread(p.list)
 	(&decoder{dir: in.Dir, scope: scopeOf(blocks, vars, in, p), p: p, sources: text, at: d.at, unsure: d.unsure, partial: partial}).blocks("", "", rest(blocks), d)
 	config := d.infer(p)
-	d.check(lib, p)
+	if !partial {
+		d.check(lib, p) // What could not be read is missing in many places, which nobody needs to hear.
+	}
 	for _, s := range append(slices.Clone(sources), config...) {
 		d.Files = append(d.Files, File{s.name, s.bytes})
 	}
@@ -89,11 +91,20 @@ func compile(in Input, sources []source, p *problems) (*Campaign, Diagnostics) {
 	return &d.Campaign, diags
 }
 
+// unread reports whether a file could not be understood.
+func unread(list Diagnostics) bool {
+	return slices.ContainsFunc(list, func(x Diagnostic) bool { return x.Code == cSyntax.id || x.Code == cTooLarge.id })
+}
+
 // topBlocks parses a file of blocks.
 func topBlocks(s source, p *problems) hclsyntax.Blocks {
+	before := len(p.list)
 	body := parse(s, "", p)
 	if body == nil {
 		return nil
+	}
+	if unread(p.list[before:]) {
+		return body.Blocks // An attribute at the top may be of a block that was not understood.
 	}
 	for _, a := range sortedAttrs(body.Attributes) {
 		hint := "Attributes stand in blocks; values with a name of your own in locals { … }."

@@ -87,7 +87,11 @@ func (d *decoder) label(row *Block, b *hclsyntax.Block) (string, bool) {
 				return label, true
 			}
 		}
-		d.p.add(cLabel, at, "%q is no label of a block %q. Write %s. %s", label, b.Type, oneOf(row.Labels), didYouMean(label, row.Labels))
+		hint := ""
+		if len(row.Labels) > 1 {
+			hint = didYouMean(label, row.Labels)
+		}
+		d.p.add(cLabel, at, "%q is no label of a block %q. Write %s. %s", label, b.Type, oneOf(row.Labels), hint)
 		return "", false
 	}
 	if why := labelProblem(row, label); why != "" {

@@ -45,7 +45,7 @@ func TestBytes(t *testing.T) {
 
 func TestNearest(t *testing.T) {
 	names := []string{"compare", "excluded", "target", "max_p50_ttft_ms"}
-	for given, want := range map[string]string{"compair": "compare", "TARGET": "target", "max_p50_tft_ms": "max_p50_ttft_ms", "zzz": "", "": "", "x": ""} {
+	for given, want := range map[string]string{"compair": "compare", "TARGET": "target", "max_p50_tft_ms": "max_p50_ttft_ms", "zzz": "", "": "", "x": "", "tagret": "target", "ocmpare": "compare", "excluedd": "excluded"} {
 		if got := nearest(given, names); got != want {
 			t.Errorf("nearest(%q) = %q, want %q", given, got, want)
 		}

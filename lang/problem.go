@@ -204,12 +204,25 @@ func nearest(given string, names []string) string {
 		if abs(len(n)-len(given)) > 3 || len(given) > 64 {
 			continue
 		}
-		d := levenshtein.Distance(strings.ToLower(given), n, nil)
+		d := distance(strings.ToLower(given), n)
 		if d < bestDistance && 3*d <= max(len(given), len(n)) {
 			best, bestDistance = n, d
 		}
 	}
 	return best
+}
+
+// distance is the edit distance of two words, where two neighbours that are
+// swapped are one edit.
+func distance(a, b string) int {
+	if len(a) == len(b) {
+		for i := 1; i < len(a); i++ {
+			if a[:i-1] == b[:i-1] && a[i-1] == b[i] && a[i] == b[i-1] && a[i+1:] == b[i+1:] {
+				return 1
+			}
+		}
+	}
+	return levenshtein.Distance(a, b, nil)
 }
 
 func abs(n int) int { return max(n, -n) }

@@ -96,11 +96,7 @@ func (d *draft) checkSides(lib *library, p *problems) {
 	s := &d.Sides
 	at := d.place("campaign."+d.Name+".target", s.Range)
 	if d.framework(s.Target) == nil {
-		hint := d.frameworkHint(s.Target, nil)
-		if hint == "" {
-			hint = fmt.Sprintf("Write: framework %q { … }", s.Target)
-		}
-		p.add(cUnknownFw, at, "The target %q has no framework block. %s", s.Target, hint)
+		p.add(cUnknownFw, at, "The target %q has no framework block. %s", s.Target, d.sideHint(s.Target, nil))
 	}
 	excludedAt := d.place("campaign."+d.Name+".excluded", s.Range)
 	known := append(append(lib.names(), d.labels()...), "tokenspeed")
@@ -116,19 +112,30 @@ func (d *draft) checkSides(lib *library, p *problems) {
 	d.checkAbsent("unavailable", s.Unavailable, known, lib, p)
 	compareAt, written := d.written("campaign." + d.Name + ".compare")
 	switch {
-	case written:
+	case written && !d.unsure["campaign."+d.Name+".compare"]:
 		d.checkCompare(compareAt, lib, p)
 	case d.told("campaign."+d.Name, "compare"):
 		return // who takes part is not known
 	default:
 		d.defaultCompare(at, p)
 	}
+	d.warnIdle(p)
+	d.checkVerified(p)
+}
+
+// warnIdle names the blocks that take no part. Where a side has no block, one
+// of them may be the one that was meant, and nothing is said.
+func (d *draft) warnIdle(p *problems) {
+	s := &d.Sides
+	sides := append([]string{s.Target}, s.Compare...)
+	if slices.ContainsFunc(sides, func(name string) bool { return d.framework(name) == nil }) {
+		return
+	}
 	for _, f := range d.Frameworks {
-		if f.Label != s.Target && !slices.Contains(s.Compare, f.Label) && !slices.Contains(s.Excluded, f.Label) && !s.absent(f.Label) {
+		if !slices.Contains(sides, f.Label) && !slices.Contains(s.Excluded, f.Label) && !s.absent(f.Label) {
 			p.warn(cNoPart, f.Range, "%q has a block but takes no part: a framework is never added because a block exists. Add it to compare, or name it in excluded.", f.Label)
 		}
 	}
-	d.checkVerified(p)
 }
 
 // absent reports whether a framework is recorded as unsupported or unavailable.
@@ -186,6 +193,17 @@ func (d *draft) frameworkHint(name string, more []string) string {
 	return didYouMean(name, append(d.labels(), more...))
 }
 
+// sideHint helps with a side of the comparison that has no block.
+func (d *draft) sideHint(name string, more []string) string {
+	if hint := d.frameworkHint(name, more); hint != "" {
+		return hint
+	}
+	if len(d.Frameworks) == 0 {
+		return fmt.Sprintf("Write: framework %q { … }", name)
+	}
+	return fmt.Sprintf("Frameworks with a block: %s. Write one of these, or the block: framework %q { … }", strings.Join(d.labels(), ", "), name)
+}
+
 func (d *draft) checkCompare(at Range, lib *library, p *problems) {
 	s := &d.Sides
 	for _, c := range s.Compare {
@@ -197,7 +215,7 @@ func (d *draft) checkCompare(at Range, lib *library, p *problems) {
 		case d.framework(c) == nil && (slices.Contains(lib.names(), c) || competitors[c] != nil):
 			p.add(cUnknownFw, at, "The competitor %q has no framework block. Write framework %q { … }, or move it to excluded.", c, c)
 		case d.framework(c) == nil:
-			p.add(cUnknownFw, at, "There is no framework %q. %s", c, d.frameworkHint(c, lib.names()))
+			p.add(cUnknownFw, at, "There is no framework %q. %s", c, d.sideHint(c, lib.names()))
 		}
 	}
 	if len(s.Compare) == 0 && !d.Smoke {

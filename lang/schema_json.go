@@ -53,6 +53,8 @@ var fragments = map[string]string{
 	seedType.Name:        `{"type":"integer"}`,
 	urlsType.Name:        `{"type":"array","items":{"type":"string","pattern":"^https?://"}}`,
 	commandType.Name:     `{"type":"array","items":{"type":"string","minLength":1}}`,
+	rolesType.Name:       `{"type":"array","items":{"type":"string","pattern":"^[a-z][a-z0-9_]*$"},"uniqueItems":true}`,
+	fieldsType.Name:      `{"type":"array","items":{"type":"string","pattern":"^[a-z][a-z0-9_]*$"},"uniqueItems":true}`,
 	namesType.Name:       `{"type":"array","items":{"type":"string","pattern":"^[a-z][a-z0-9_]*$"},"uniqueItems":true}`,
 	globsType.Name:       `{"type":"array","items":{"type":"string","minLength":1},"uniqueItems":true}`,
 	adaptersType.Name:    `{"type":"array","items":{"type":"string","minLength":1},"uniqueItems":true}`,

@@ -17,7 +17,7 @@ var samples = map[string]string{
 	textType.Name: `"x"`, boolType.Name: `true`, pathType.Name: `"a/b"`, imageType.Name: `"vllm/vllm-openai:v1"`, shareType.Name: `0.5`, partType.Name: `0`,
 	positiveType.Name: `2.5`, numberType.Name: `0`, millisType.Name: `80`, durationType.Name: `"30m"`, bytesType.Name: `"16g"`,
 	seedType.Name: `-3`, urlsType.Name: `["http://h:1"]`, commandType.Name: `["a", "a"]`,
-	namesType.Name: `["vllm"]`, globsType.Name: `["src/**"]`, envNamesType.Name: `["HF_TOKEN"]`, adaptersType.Name: `["lora-1"]`, nameType.Name: `"vllm"`,
+	namesType.Name: `["vllm"]`, rolesType.Name: `["prefill"]`, fieldsType.Name: `["governor"]`, globsType.Name: `["src/**"]`, envNamesType.Name: `["HF_TOKEN"]`, adaptersType.Name: `["lora-1"]`, nameType.Name: `"vllm"`,
 	revisionType.Name: `"0123456789abcdef0123456789abcdef01234567"`, regexpType.Name: `"a(b)"`, urlPathType.Name: `"/x"`,
 	concurrencyType.Name: `[null, 4]`, vocabType.Name: `[0, 9]`, idsType.Name: `[0, "GPU-1"]`, flagsType.Name: `{ a = 1 }`,
 	spaceType.Name: `{ a = [1] }`, textsType.Name: `{ a = "b" }`, samplingType.Name: `{ temperature = 1 }`,

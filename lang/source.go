@@ -130,6 +130,7 @@ func parse(s source, root string, p *problems) *hclsyntax.Body {
 		return nil
 	}
 	file, diags := hclsyntax.ParseConfig(s.bytes, s.name, hcl.InitialPos)
+	var before Range
 	for _, d := range diags {
 		c := cSyntax
 		if d.Summary == "Attribute redefined" {
@@ -141,6 +142,14 @@ func parse(s source, root string, p *problems) *hclsyntax.Body {
 		}
 		if c == cDuplicate {
 			p.add(c, r, "This attribute is set twice in one block. Keep one of the lines.")
+			continue
+		}
+		if before.Line == r.Line && before.Col == r.Col {
+			continue // what follows from the problem before
+		}
+		before = r
+		if d.Summary == "Argument or block definition required" {
+			p.add(c, r, "This is neither an attribute nor the beginning of a block. Write NAME = VALUE, or NAME { with the brace on this line.")
 			continue
 		}
 		p.add(c, r, "%s: %s", d.Summary, d.Detail)

@@ -154,7 +154,9 @@ var (
 	namesType = Type{Name: "list of framework names", decode: func(g *given) any {
 		return g.distinct(nameProblem)
 	}}
-	globsType = Type{Name: "list of paths within the checkout, with *", decode: func(g *given) any {
+	rolesType  = Type{Name: "list of roles of processes", decode: namesType.decode}
+	fieldsType = Type{Name: "list of names of fields", decode: namesType.decode}
+	globsType  = Type{Name: "list of paths within the checkout, with *", decode: func(g *given) any {
 		return g.distinct(func(s string) string {
 			if s == "" || strings.HasPrefix(s, "/") || slices.Contains(strings.Split(s, "/"), "..") {
 				return "write a path within the checkout, such as \"src/**\""

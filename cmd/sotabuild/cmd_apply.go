@@ -32,6 +32,12 @@ func applyCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "apply [PLAN]", Short: "Run what is stale, and only that; or exactly what a saved plan says", Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.consistent(cmd, a.json); err != nil {
+				return err
+			}
+			if err := traceable(o.trace); err != nil {
+				return err
+			}
 			var bound *saved.Plan
 			if len(args) == 1 {
 				p, err := a.readPlan(args[0], &o)
@@ -42,6 +48,9 @@ func applyCommand(a *app) *cobra.Command {
 			}
 			budget, err := o.budget(cmd, time.Now())
 			if err != nil {
+				return err
+			}
+			if err := o.replaceable(budget); err != nil {
 				return err
 			}
 			c, err := a.load()
@@ -134,12 +143,18 @@ func (a *app) apply(ctx context.Context, store *cache.Local, c *lang.Campaign, o
 	if err := binds(budget, s.Graph); err != nil {
 		return err
 	}
+	inRounds, others := rounds.Split(o.replace, loops.Prefixes()...)
+	if len(inRounds) > 0 { // a wrong name is told before anything runs
+		if _, err := s.loops(inRounds); err != nil {
+			return err
+		}
+	}
 	if bound != nil {
 		if err := a.bind(s, store, *bound, o); err != nil {
 			return err
 		}
 	}
-	r := run{app: a, budget: budget, store: store, id: newRunID(), interrupt: interrupt, started: time.Now(), ends: map[string]event.Event{}}
+	r := run{app: a, trace: o.trace, budget: budget, store: store, id: newRunID(), interrupt: interrupt, started: time.Now(), ends: map[string]event.Event{}}
 	if len(s.Unasked) > 0 {
 		sum, err := r.ask(ctx, s)
 		if err != nil {
@@ -159,8 +174,7 @@ func (a *app) apply(ctx context.Context, store *cache.Local, c *lang.Campaign, o
 			}
 		}
 	}
-	o.givenUp = r.total.FailedNodes
-	inRounds, others := rounds.Split(o.replace, loops.Prefixes()...)
+	o.givenUp, r.replaces = r.total.FailedNodes, len(o.replace) > 0
 	o.replace = others
 	r.alone = bound != nil || len(o.targets) > 0
 	return reread(store, a.defects, func() error {
@@ -188,18 +202,17 @@ func (r *run) all(ctx context.Context, s *session, o planOptions, inRounds []str
 	switch blocks := s.Rounds; {
 	case blocks == nil && inRounds == nil || r.total.Interrupted:
 	case r.alone:
-		r.app.noteRounds(blocks, ofGraph)
+		left, err := s.loops(nil)
+		if err != nil {
+			return err
+		}
+		r.app.noteRounds(left, blocks, ofGraph)
 	default:
 		if err := r.runLoops(ctx, s, inRounds); err != nil {
 			return err
 		}
 	}
 	r.app.remember(s.ground)
-	if o.trace != "" {
-		if err := writeTrace(s, r.id, o.trace); err != nil {
-			return err
-		}
-	}
 	return r.finish(s)
 }
 

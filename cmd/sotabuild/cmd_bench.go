@@ -61,14 +61,14 @@ func (b *benchFlags) add(cmd *cobra.Command) {
 	f.IntVar(&o.Set.In, "input-len", 128, "tokens a prompt")
 	f.IntVar(&o.Set.Out, "output-len", 64, "tokens an answer; 0 is as recorded, where the file says it")
 	f.Float64Var(&o.Set.Spread, "len-spread", 0, "draw lengths from (1 − r)·n to (1 + r)·n")
-	f.StringSliceVar(&b.mix, "mix", nil, "SHARE:IN:OUT, a share of random prompts with other lengths than --input-len and --output-len; may be repeated")
-	f.StringVar(&b.vocab, "vocab", "", "LO:HI, token ids to draw from (default 100: the vocabulary, or 10000)")
+	f.StringSliceVar(&b.mix, "mix", nil, "`SHARE:IN:OUT`, a share of random prompts with other lengths than --input-len and --output-len; may be repeated")
+	f.StringVar(&b.vocab, "vocab", "", "token ids to draw from, `LO:HI` without HI (default from 100 to the end of the vocabulary, or to 10000 where the server does not tell it)")
 	f.IntVar(&o.Set.Groups, "prefix-groups", 4, "prefix: groups of prompts")
 	f.IntVar(&o.Set.Prefix, "prefix-len", 64, "prefix: tokens that a group shares")
 	f.IntVar(&o.Set.Turns, "turns", 3, "sessions: turns of each")
 	f.Float64Var(&o.Set.Think, "think-time", 0, "sessions: mean seconds between turns")
-	f.StringSliceVar(&b.adapters, "lora-modules", nil, "adapters to ask for in turn, with numbers for each")
-	f.Float64SliceVar(&b.cancel, "cancel", nil, "SHARE,SECONDS: the client leaves this share of requests after so long")
+	f.StringSliceVar(&b.adapters, "lora-modules", nil, "`NAMES` of adapters with commas between, to ask for in turn, with numbers for each")
+	f.Float64SliceVar(&b.cancel, "cancel", nil, "`SHARE,SECONDS`: the client leaves this share of requests after so long")
 	f.StringVar(&b.rate, "request-rate", "inf", "requests per second, inf, or trace for the times of the file")
 	f.Float64Var(&b.burstiness, "burstiness", 1, "shape of the gaps: 1 Poisson, less more bursty, inf even")
 	f.StringVar(&b.rampForm, "ramp-up-strategy", "", "linear or exponential, from --ramp-up-start-rps to --ramp-up-end-rps")
@@ -80,11 +80,11 @@ func (b *benchFlags) add(cmd *cobra.Command) {
 	f.BoolVar(&o.Rules.IgnoreEOS, "ignore-eos", false, "answers of exactly --output-len tokens")
 	f.Float64Var(&o.Rules.Temperature, "temperature", 0, "always sent")
 	f.BoolVar(&o.Rules.NoStream, "no-stream", false, "ask for whole answers: no time to the first token")
-	f.StringSliceVar(&b.goodput, "goodput", nil, "limits in ms that a good request keeps: ttft:200,tpot:15,e2el:3000")
+	f.StringSliceVar(&b.goodput, "goodput", nil, "`LIMITS` in ms that a good request keeps: ttft:200,tpot:15,e2el:3000")
 	f.Float64Var(&o.Rules.MinSuccess, "min-success-rate", 1, "share of requests that must succeed")
 	f.Float64Var(&o.Rules.Stop.MaxFailing, "max-failing", 0.5, "end when more than this share of the last 50 failed")
 	f.DurationVar(&b.maxDuration, "max-duration", 0, "end after so long, warm-up counted; 0 is never")
-	f.StringSliceVar(&b.headers, "header", nil, "NAME=VALUE of every request; env:VAR takes a variable's value")
+	f.StringSliceVar(&b.headers, "header", nil, "`NAME=VALUE` of every request; env:VAR takes a variable's value")
 	f.StringVar(&b.keyEnv, "api-key-env", "", "environment variable with the API key")
 	f.StringVar(&b.body, "extra-body", "", "JSON object of further fields")
 	f.StringVar(&o.Look.Metrics, "metrics-path", "/metrics", "the server's metrics; empty does not look")
@@ -92,6 +92,7 @@ func (b *benchFlags) add(cmd *cobra.Command) {
 	f.Float64Var(&o.Look.Price, "price-per-hour", 0, "of all GPUs, in dollars")
 	f.BoolVar(&o.Look.Busy, "allow-busy", false, "measure though others use the server or its GPUs")
 	f.StringVar(&o.Out, "result-dir", "", "folder for row, requests, prompts, vLLM's form and the page")
+	f.Lookup("cancel").DefValue = "" // and not [], which nobody would write
 	var kinds strings.Builder
 	for _, k := range solo.Kinds() {
 		fmt.Fprintf(&kinds, "  %-12s %s\n", k[0], k[1])
@@ -148,6 +149,7 @@ func (b *benchFlags) parts(s *solo.Set) error {
 // load is --request-rate, --burstiness and the ramp.
 func (b *benchFlags) load(l *bench.Load) error {
 	if b.concurrency < 0 {
+		l.Arrival = bench.Inf
 		return fmt.Errorf("--max-concurrency %d: write 0 for no limit", b.concurrency)
 	}
 	if b.concurrency > 0 {
@@ -162,6 +164,7 @@ func (b *benchFlags) load(l *bench.Load) error {
 	default:
 		r, err := strconv.ParseFloat(b.rate, 64)
 		if err != nil {
+			l.Arrival = bench.Inf
 			return fmt.Errorf("--request-rate %q: write a number, inf or trace", b.rate)
 		}
 		l.Rate = &r
@@ -217,6 +220,26 @@ func (b *benchFlags) words(o *solo.Options) error {
 		errs = append(errs, errors.New("--cancel: write SHARE,SECONDS"))
 	}
 	return errors.Join(errs...)
+}
+
+// knownMetric refuses an id that no row has, before anything is measured.
+func knownMetric(flag, id string) error {
+	if _, known := result.Define(id); known {
+		return nil
+	}
+	name, _, _ := strings.Cut(id, ":")
+	name, _, _ = strings.Cut(name, "/")
+	var near, all []string
+	for _, d := range result.Definitions {
+		all = append(all, d.ID)
+		if name != "" && strings.HasPrefix(d.ID, name) {
+			near = append(near, d.ID)
+		}
+	}
+	if len(near) == 0 {
+		near = all
+	}
+	return fmt.Errorf("%s: there is no metric %q; write one of %s", flag, id, strings.Join(near, ", "))
 }
 
 func benchCommand(a *app) *cobra.Command {

@@ -37,6 +37,9 @@ func benchCompareCommand(a *app) *cobra.Command {
 			if repeats < 2 {
 				return fail(codeUsage, fmt.Errorf("--max-repeats %d: write at least 2", repeats))
 			}
+			if err := knownMetric("--metric", metric); err != nil {
+				return fail(codeUsage, err)
+			}
 			rule := stats.Standard(repeats)
 			var d solo.Duel
 			switch {
@@ -77,8 +80,8 @@ func benchCompareCommand(a *app) *cobra.Command {
 	b.add(cmd)
 	cmd.Flags().StringVar(&metric, "metric", "output_throughput", "id of the metric")
 	cmd.Flags().IntVar(&repeats, "max-repeats", 20, "runs of each at most")
-	cmd.Flags().StringSliceVar(&rowsA, "a", nil, "row files (or result folders) of A, in the order they were made")
-	cmd.Flags().StringSliceVar(&rowsB, "b", nil, "the same of B")
+	cmd.Flags().StringSliceVar(&rowsA, "a", nil, "row `FILES` (or result folders) of A with commas between, in the order they were made")
+	cmd.Flags().StringSliceVar(&rowsB, "b", nil, "the same `FILES` of B")
 	return cmd
 }
 
@@ -188,7 +191,7 @@ func benchImportCommand(a *app) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&by, "by", "output_throughput", "definition id to rank by")
-	cmd.Flags().StringSliceVar(&limits, "limit", nil, "ID=SECONDS, a limit that a ranked run keeps")
+	cmd.Flags().StringSliceVar(&limits, "limit", nil, "`ID=SECONDS`, a limit that a ranked run keeps")
 	cmd.AddCommand(benchExportCommand(a, &export))
 	return cmd
 }
@@ -249,10 +252,19 @@ func benchAnswersCommand(a *app) *cobra.Command {
 	var least, score float64
 	cmd := &cobra.Command{
 		Use: "answers URL", Short: "Collect greedy answers to fixed prompts and compare them with a baseline's", Args: oneURL,
+		Long: "Asks for the answer to each prompt at temperature 0, one after the other. --out keeps the answers;\n" +
+			"with --baseline it says how many of their tokens agree with answers that were kept before.\n" +
+			"Exit code 6 when less than --min-agreement agree, or less than --min-score of graded answers is right.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o, err := b.options(args[0])
 			if err != nil {
 				return fail(codeUsage, err)
+			}
+			var want answers.Set
+			if baseline != "" {
+				if want, err = answers.Read(baseline); err != nil {
+					return fail(codeUsage, err)
+				}
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()
@@ -268,10 +280,6 @@ func benchAnswersCommand(a *app) *cobra.Command {
 			if baseline == "" {
 				fmt.Fprintf(a.out, "%s of %s to %s, by %s\n", result.Count(len(got.Answers), "answer"), got.Model, got.Dataset, got.Unit)
 				return a.grade(got, score)
-			}
-			want, err := answers.Read(baseline)
-			if err != nil {
-				return fail(codeUsage, err)
 			}
 			s, err := got.Agree(want)
 			if err != nil {
@@ -318,6 +326,8 @@ func (a *app) grade(s answers.Set, least float64) error {
 func benchFrontierCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "frontier ROW...", Short: "One HTML page of many runs: tokens/s a GPU against tokens/s a user", Args: cobra.MinimumNArgs(1),
+		Long: "Prints one HTML page that loads nothing: tokens/s a GPU against tokens/s a user. A run is\n" +
+			"a row file of bench, or its result folder:\n\n    sotabuild bench frontier out1 out2 > frontier.html",
 		RunE: func(_ *cobra.Command, args []string) error {
 			rows, err := readRows(args)
 			if err != nil {

@@ -15,6 +15,14 @@ import (
 	"github.com/sotabuild/sotabuild/stdlib/bench/solo"
 )
 
+// roundText says what came of a round.
+func roundText(p rate.Point) string {
+	if p.Kept {
+		return "kept"
+	}
+	return "broken: " + p.Why
+}
+
 // benchRateCommand searches the highest rate that keeps an SLA.
 func benchRateCommand(a *app) *cobra.Command {
 	var b benchFlags
@@ -30,7 +38,7 @@ func benchRateCommand(a *app) *cobra.Command {
 				err = errors.New("--request-rate: write the rate of the first round")
 			}
 			if err == nil && (len(limits) == 0 || rule.Rounds < 1) {
-				err = errors.New("write at least one --limit, and --rounds of at least 1")
+				err = errors.New("write at least one --limit, such as --limit ttft/send:p99=0.2, and --rounds of at least 1")
 			}
 			if err != nil {
 				return fail(codeUsage, err)
@@ -40,6 +48,9 @@ func benchRateCommand(a *app) *cobra.Command {
 				v, err := strconv.ParseFloat(value, 64)
 				if err != nil {
 					return fail(codeUsage, fmt.Errorf("--limit %q: write ID=SECONDS, such as ttft/send:p99=0.2", l))
+				}
+				if err := knownMetric("--limit", id); err != nil {
+					return fail(codeUsage, err)
 				}
 				rule.Limits = append(rule.Limits, rate.Limit{ID: id, Max: v})
 			}
@@ -60,7 +71,7 @@ func benchRateCommand(a *app) *cobra.Command {
 					return unlessInterrupted(ctx, codeNodeFailed, err)
 				}
 				s.Points = append(s.Points, p)
-				fmt.Fprintf(a.err, "%.4g requests/s: kept %v %s\n", p.Rate, p.Kept, p.Why)
+				fmt.Fprintf(a.err, "%.4g requests/s: %s\n", p.Rate, roundText(p))
 				step = rule.Next(s)
 			}
 			if a.json {
@@ -75,7 +86,7 @@ func benchRateCommand(a *app) *cobra.Command {
 		},
 	}
 	b.add(cmd)
-	cmd.Flags().StringSliceVar(&limits, "limit", nil, "ID=SECONDS, such as ttft/send:p99=0.2")
+	cmd.Flags().StringSliceVar(&limits, "limit", nil, "`ID=SECONDS`, such as ttft/send:p99=0.2; may be repeated")
 	cmd.Flags().IntVar(&rule.Rounds, "rounds", 5, "at most")
 	cmd.Flags().Float64Var(&rule.Within, "within", 0.05, "stop when the bracket is narrower than this share")
 	return cmd

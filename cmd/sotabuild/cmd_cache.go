@@ -23,7 +23,7 @@ import (
 
 func cacheCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "cache", Short: "List, verify, repair, clear or fill the store",
+		Use: "cache", Short: "List, verify, repair, thin out or fill the store",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return fail(codeUsage, fmt.Errorf("cache needs a command: ls, verify, repair, gc or import"))

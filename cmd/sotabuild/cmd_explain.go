@@ -80,7 +80,7 @@ func (a *app) compareRecords(x, y string) error {
 		return err
 	}
 	if a.json {
-		return a.printJSON(d)
+		return a.printJSON(d.Document())
 	}
 	fmt.Fprint(a.out, d.Text())
 	return nil

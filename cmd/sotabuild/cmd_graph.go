@@ -25,6 +25,9 @@ func graphCommand(a *app) *cobra.Command {
 				return err
 			}
 			if a.json {
+				if cmd.Flags().Changed("format") && format != "json" {
+					return fail(codeUsage, fmt.Errorf("--format %s and --json are two forms; leave one of them out", format))
+				}
 				format = "json"
 			}
 			switch format {
@@ -49,7 +52,7 @@ func graphCommand(a *app) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&format, "format", "dot", "dot, mermaid or json")
 	cmd.Flags().BoolVar(&actions, "actions", false, "every node, with order edges dashed, instead of the blocks")
-	cmd.Flags().StringArrayVar(&targets, "target", nil, "only this node or block and what it needs; may be repeated")
+	cmd.Flags().StringArrayVar(&targets, "target", nil, "only this `NODE` or block and what it needs; may be repeated")
 	return cmd
 }
 
@@ -69,7 +72,7 @@ func picture(s *session, actions bool, targets []string) (graph.Picture, error) 
 		}
 	}
 	if len(wrong) > 0 {
-		return graph.Picture{}, fail(codeUsage, wrong, "`sotabuild plan --all` lists every node")
+		return graph.Picture{}, fail(codeUsage, wrong, "`sotabuild plan --all` lists every node, `sotabuild graph` every block")
 	}
 	if !actions {
 		return blockPicture(g, marked, len(targets) == 0)

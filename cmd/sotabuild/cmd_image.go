@@ -67,10 +67,10 @@ func imageBuildCommand(a *app) *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&o.out, "out", "", "the file to write")
 	f.StringVar(&o.tag, "tag", "", "its name for docker load, NAME:TAG (default: the file's name, :latest)")
-	f.StringArrayVar(&o.files, "file", nil, "PATH=SOURCE: a file of this host at this path of the image; may be repeated")
-	f.StringArrayVar(&o.trees, "tree", nil, "PATH=FOLDER: everything below a folder of this host; may be repeated")
-	f.StringArrayVar(&o.ln, "link", nil, "PATH=TEXT: a symbolic link; may be repeated")
-	f.StringArrayVar(&o.env, "env", nil, "NAME=VALUE of the image's environment; may be repeated")
+	f.StringArrayVar(&o.files, "file", nil, "`PATH=SOURCE`: a file of this host at this path of the image; may be repeated")
+	f.StringArrayVar(&o.trees, "tree", nil, "`PATH=FOLDER`: everything below a folder of this host; may be repeated")
+	f.StringArrayVar(&o.ln, "link", nil, "`PATH=TEXT`: a symbolic link; may be repeated")
+	f.StringArrayVar(&o.env, "env", nil, "`NAME=VALUE` of the image's environment; may be repeated")
 	return cmd
 }
 

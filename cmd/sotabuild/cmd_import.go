@@ -13,6 +13,7 @@ import (
 	"github.com/sotabuild/sotabuild/lang"
 	"github.com/sotabuild/sotabuild/stdlib/cookbook"
 	"github.com/sotabuild/sotabuild/stdlib/frameworks"
+	"github.com/sotabuild/sotabuild/stdlib/report"
 )
 
 func importCommand(a *app) *cobra.Command {
@@ -48,7 +49,7 @@ func importCommand(a *app) *cobra.Command {
 	f.StringVar(&o.Target, "target", "", "framework that is to be the fastest (default the first enabled one)")
 	f.StringVar(&o.GPU, "gpu", "", "product name of the GPUs, which cookbooks do not say")
 	f.IntVar(&o.Vocab, "vocab", 0, "size of the model's vocabulary (default ids that every common tokenizer has)")
-	f.StringArrayVar(&images, "image", nil, "container image of a framework, NAME=IMAGE; may be repeated")
+	f.StringArrayVar(&images, "image", nil, "container image of a framework, `NAME=IMAGE`; may be repeated")
 	f.BoolVar(&stdout, "stdout", false, "print the campaign instead of writing campaign.hcl")
 	return cmd
 }
@@ -87,7 +88,7 @@ func (a *app) importCookbook(from string, o cookbook.Options, stdout bool) error
 		return err
 	}
 	if !a.json {
-		fmt.Fprintf(a.out, "Wrote %s. Review it, then `sotabuild -C %s plan`.\n", relative(path), a.dir)
+		fmt.Fprintf(a.out, "Wrote %s. Review it, then `%s`.\n", relative(path), report.Quote(append(a.again(), "plan")))
 	}
 	return nil
 }

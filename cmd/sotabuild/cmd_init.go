@@ -19,6 +19,7 @@ import (
 
 	"github.com/sotabuild/sotabuild/lang"
 	"github.com/sotabuild/sotabuild/stdlib/draft"
+	"github.com/sotabuild/sotabuild/stdlib/report"
 )
 
 type initOptions struct {
@@ -68,7 +69,7 @@ func (a *app) init(ctx context.Context, o initOptions) error {
 	if err := writeNew(path, src); err != nil {
 		return err
 	}
-	fmt.Fprintf(a.out, "Wrote %s. Review it, then `sotabuild -C %s plan`.\n", relative(path), a.dir)
+	fmt.Fprintf(a.out, "Wrote %s. Review it, then `%s`.\n", relative(path), report.Quote(append(a.again(), "plan")))
 	return nil
 }
 

@@ -54,8 +54,8 @@ func digestCommand(a *app) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringArrayVar(&o.Baseline.Pages, "baseline", nil, "report or CSV page of the baseline")
-	f.StringArrayVar(&o.Candidate.Pages, "candidate", nil, "report or CSV page of the candidate")
+	f.StringArrayVar(&o.Baseline.Pages, "baseline", nil, "report or CSV page of the baseline, a `FILE`")
+	f.StringArrayVar(&o.Candidate.Pages, "candidate", nil, "report or CSV page of the candidate, a `FILE`")
 	f.StringVar(&o.Kernel, "kernel", "", "regular expression on the kernel's name")
 	f.StringVar(&o.Baseline.Kernel, "baseline-kernel", "", "the same for the baseline alone")
 	f.StringVar(&o.Candidate.Kernel, "candidate-kernel", "", "the same for the candidate alone")

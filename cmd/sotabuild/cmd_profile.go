@@ -65,8 +65,8 @@ func profileCommand(a *app) *cobra.Command {
 	f.StringVar(&o.candidate, "candidate", "baseline", "the candidate's name, as 'sotabuild show' prints it")
 	f.StringVar(&o.out, "out", "", "folder for traces and tables (default STORE/profiles)")
 	f.StringVar(&o.stage, "stage", "", "prefill or decode alone")
-	f.StringArrayVar(&o.traces, "trace", nil, "file or folder of a trace that was made apart; nothing is started then")
-	f.StringArrayVar(&o.mapping, "mapping", nil, "the same of its mapping trace")
+	f.StringArrayVar(&o.traces, "trace", nil, "`PATH` of a trace that was made apart, a file or folder; nothing is started then")
+	f.StringArrayVar(&o.mapping, "mapping", nil, "the same `PATH` of its mapping trace")
 	f.BoolVar(&o.formalOnly, "formal-only", false, "take no mapping trace")
 	f.BoolVar(&o.again, "again", false, "take the profiles again although the store has them")
 	return cmd

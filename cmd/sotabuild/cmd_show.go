@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -29,13 +30,16 @@ func showCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if times && len(args) > 0 {
+				return fail(codeUsage, errors.New("--timeline is of an apply, not of a node; leave one of them out"))
+			}
 			if times {
 				l, err := timelineOf(s, "")
 				if err != nil {
 					return err
 				}
 				if a.json {
-					return a.printJSON(map[string]any{"critical": l.Critical(), "idle": l.Idles(), "spans": l.Spans})
+					return a.printJSON(l.Document())
 				}
 				_, err = fmt.Fprint(a.out, l.Text())
 				return err

@@ -12,7 +12,9 @@ func validateCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "validate",
 		Short: "Check the campaign's files; start nothing",
-		Args:  cobra.NoArgs,
+		Long: "Checks everything that the files say, and starts nothing. Whether a program knows its flags is\n" +
+			"checked by plan and apply, against its own help. With --json each problem is a line.",
+		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			a.checking = true
 			c, err := a.load()
@@ -20,7 +22,7 @@ func validateCommand(a *app) *cobra.Command {
 				return err
 			}
 			if !a.json {
-				fmt.Fprintf(a.out, "%s is valid: target %s against %d, %s.\n", c.Name, c.Sides.Target, len(c.Sides.Compare), result.Count(len(c.Load.Scenarios), "scenario"))
+				fmt.Fprintf(a.out, "%s is valid: target %s against %s, %s.\n", c.Name, c.Sides.Target, result.Count(len(c.Sides.Compare), "competitor"), result.Count(len(c.Load.Scenarios), "scenario"))
 			}
 			return nil
 		},

@@ -27,8 +27,9 @@ func (r *run) explainFailure(addr string) {
 	}
 }
 
-// tellingLog picks the log that says most in a task's folder of logs: the
-// server's, else the longest of the others; "" if there is none.
+// tellingLog picks the log that says most in a task's folder of logs, or in a
+// step's: the server's, else the longest of the others; "" if there is none.
+// Records of our own, which are JSON, are none.
 func tellingLog(dir string) string {
 	best, size := "", int64(0)
 	entries, err := os.ReadDir(dir)
@@ -37,7 +38,7 @@ func tellingLog(dir string) string {
 	}
 	for _, e := range entries {
 		st, err := e.Info()
-		if err != nil || st.Size() == 0 {
+		if err != nil || st.Size() == 0 || strings.HasPrefix(filepath.Ext(e.Name()), ".json") {
 			continue
 		}
 		if strings.HasPrefix(e.Name(), "server.") {

@@ -8,21 +8,32 @@ import (
 	"syscall"
 )
 
-// interrupts turns SIGINT and SIGTERM into the scheduler's three steps.
+// interrupts turns SIGINT, SIGTERM and the end of the terminal into the scheduler's
+// three steps. Output that nobody reads any more is at most the first of them: a
+// Ctrl-C ends the other side of a pipe at once, and what runs here is to finish.
 func interrupts() (<-chan struct{}, func()) {
-	sig := make(chan os.Signal, 3)
+	sig, unread := make(chan os.Signal, 3), make(chan os.Signal, 1)
 	signal.Notify(sig, os.Interrupt, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) { // as nohup has it
+		signal.Notify(sig, syscall.SIGHUP)
+	}
+	signal.Notify(unread, syscall.SIGPIPE) // to the end of the process: its last words may reach nobody
 	out := make(chan struct{})
 	end := make(chan struct{})
 	go func() {
-		for {
+		for first := true; ; first = false {
+			pipe := unread
+			if !first {
+				pipe = nil
+			}
 			select {
 			case <-sig:
-				select {
-				case out <- struct{}{}:
-				case <-end:
-					return
-				}
+			case <-pipe:
+			case <-end:
+				return
+			}
+			select {
+			case out <- struct{}{}:
 			case <-end:
 				return
 			}

@@ -7,14 +7,17 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/sotabuild/sotabuild/internal/garbage"
+	"github.com/sotabuild/sotabuild/lang"
 )
 
 // commands lists every command for people, in the order of the help text.
@@ -122,6 +125,14 @@ func file(w any) (*os.File, bool) {
 	return f, ok
 }
 
+// again is how a further command for the same campaign begins.
+func (a *app) again() []string {
+	if a.dir == "." {
+		return []string{"sotabuild"}
+	}
+	return []string{"sotabuild", "-C", a.dir}
+}
+
 // usageError marks what cobra found wrong with the command line.
 type usageError struct{ error }
 
@@ -143,7 +154,7 @@ func (a *app) root(args []string) *cobra.Command {
 	flags := root.PersistentFlags()
 	flags.StringVarP(&a.dir, "dir", "C", ".", "folder of the campaign")
 	flags.StringVar(&a.store, "store", "", "folder of the store (default DIR/.sotabuild)")
-	flags.StringArrayVar(&a.vars, "var", nil, "set a variable, NAME=VALUE; may be repeated")
+	flags.StringArrayVar(&a.vars, "var", nil, "set a variable, `NAME=VALUE`; may be repeated")
 	flags.StringVar(&a.executor, "executor", "", "run tasks by this kind of executor, whatever the campaign says; no part of any key")
 	flags.StringVar(&a.color, "color", "auto", "auto, always or never; NO_COLOR is obeyed")
 	flags.BoolVar(&a.json, "json", false, "machine-readable output")
@@ -153,15 +164,30 @@ func (a *app) root(args []string) *cobra.Command {
 		}
 		return nil
 	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return usageError{nearestFlag(c, err)} })
 	root.AddCommand(a.offered(args)...)
 	root.AddCommand(exitCodesTopic(a))
 	root.SetHelpCommand(helpCommand())
 	root.InitDefaultCompletionCmd()
+	a.offer(root, "")
 	for _, c := range root.Commands() {
 		strict(c)
 	}
 	return root
+}
+
+// nearestFlag adds to an unknown flag the one that was probably meant.
+func nearestFlag(c *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	if !errors.As(err, &unknown) {
+		return err
+	}
+	var names []string
+	c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
+	if hint := lang.DidYouMean("--"+unknown.GetSpecifiedName(), names); hint != "" {
+		return fmt.Errorf("%w. %s", err, hint)
+	}
+	return err
 }
 
 // offered makes the commands. A hidden one that is asked for comes alone: making

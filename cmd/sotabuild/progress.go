@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -30,9 +31,10 @@ type progress struct {
 	mu      sync.Mutex
 	running []running
 	folders map[string]string // of tasks that run and have a server, by task
-	drawn   int
-	total   int
-	done    int
+	drawn   int               // lines
+	total   int               // nodes that the plan does not have yet
+	done    int               // of them
+	began   time.Time         // the step of the apply
 	ticker  *time.Ticker
 	stop    chan struct{}
 	stopped sync.WaitGroup
@@ -40,7 +42,6 @@ type progress struct {
 
 type running struct {
 	node, task string
-	text       string // the phase that an event told
 	since      time.Time
 }
 
@@ -86,6 +87,7 @@ func (p *progress) close() {
 func (p *progress) event(e event.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.count(e)
 	if p.json {
 		b, err := json.Marshal(e)
 		if err != nil {
@@ -99,27 +101,39 @@ func (p *progress) event(e event.Event) {
 	p.draw()
 }
 
+// unsaid is an event that the screen has nothing more to say about.
+func (p *progress) unsaid(e event.Event) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.count(e)
+}
+
+// count keeps how many nodes are done: those that ended, that need not run after
+// all, or that never will in this apply. What was left to the next one is not.
+func (p *progress) count(e event.Event) {
+	switch {
+	case e.Type == event.ApplyStarted:
+		p.total, p.done, p.began = 0, 0, e.Time
+		for _, verdict := range []string{"new", "stale", "later", "blocked"} {
+			p.total += e.Counts[verdict]
+		}
+	case e.Type == event.NodeCached || e.Type == event.NodeBlocked || e.Type == event.NodeFinished && e.State != "cancelled":
+		p.done++
+	}
+}
+
 // line prints what an event means to a person, if anything.
 func (p *progress) line(e event.Event) {
 	switch e.Type {
-	case event.ApplyStarted:
-		p.total, p.done = e.Counts["new"]+e.Counts["stale"]+e.Counts["later"], 0
 	case event.NodeStarted:
-		p.running = append(p.running, running{e.Node, e.Task, "", e.Time})
+		p.running = append(p.running, running{e.Node, e.Task, e.Time})
 	case event.TaskStarted:
 		if dir := filepath.Dir(e.Log); p.live && serving(dir) {
 			p.folders[e.Task] = dir
 		}
 		p.print("▶ ", e.Node, "started, logs in "+relative(e.Log))
-	case event.NodeProgress:
-		for i := range p.running {
-			if p.running[i].node == e.Node {
-				p.running[i].text = e.Text
-			}
-		}
 	case event.NodeFinished:
-		p.drop(e.Node)
-		p.done++
+		p.drop(e.Node, e.Time)
 		mark, text := p.st.green("✓"), fmt.Sprintf("%.1f s", e.Seconds)
 		switch e.State {
 		case "ok":
@@ -130,7 +144,6 @@ func (p *progress) line(e event.Event) {
 		}
 		p.print(mark+" ", e.Node, text)
 	case event.NodeCached:
-		p.done++
 		text := "same inputs after all, kept"
 		if e.By != "" {
 			text = "has the result of " + e.By + ": the same inputs"
@@ -143,7 +156,7 @@ func (p *progress) line(e event.Event) {
 		}
 		p.print(p.st.red("! "), e.Node, text)
 	case event.NodeRetry:
-		p.drop(e.Node)
+		p.drop(e.Node, e.Time)
 		p.print(p.st.yellow("↻ "), e.Node, fmt.Sprintf("attempt %d after %s: %s", e.Attempt, e.Class, e.Reason))
 	case event.TaskAdopted:
 		p.print(p.st.yellow("↺ "), e.Task, "left by an earlier run; its finished steps are kept")
@@ -191,39 +204,57 @@ func (p *progress) print(mark, node, text string) {
 	fmt.Fprintf(p.w, "%s%s  %s\n", mark, node, p.st.dim(oneLine(text)))
 }
 
-func (p *progress) drop(node string) {
-	for i := range p.running {
-		if p.running[i].node == node {
-			p.running = append(p.running[:i], p.running[i+1:]...)
-			return
-		}
+// drop takes a node from the list. The next one of its task begins when it ended.
+func (p *progress) drop(node string, now time.Time) {
+	at := slices.IndexFunc(p.running, func(r running) bool { return r.node == node })
+	if at < 0 {
+		return
+	}
+	task := p.running[at].task
+	p.running = slices.Delete(p.running, at, at+1)
+	if next := slices.IndexFunc(p.running, func(r running) bool { return r.task == task }); task != "" && next >= 0 {
+		p.running[next].since = now
 	}
 }
 
-// erase and draw keep the list of running nodes at the bottom of a terminal.
+// erase and draw keep the list of running nodes at the bottom of a terminal. What
+// was typed meanwhile, such as a Ctrl-C, may have moved the cursor.
 func (p *progress) erase() {
 	if p.drawn > 0 {
-		fmt.Fprintf(p.w, "\x1b[%dA\x1b[J", p.drawn)
+		fmt.Fprintf(p.w, "\r\x1b[%dA\x1b[J", p.drawn)
 		p.drawn = 0
 	}
 }
 
 func (p *progress) draw() {
-	if !p.live || len(p.running) == 0 {
+	if !p.live || p.done >= p.total {
 		return
 	}
-	cols := width(p.w)
+	cols, lines := width(p.w), p.lines()
+	if most := max(1, height(p.w)-2); len(lines) > most { // what has left the screen cannot be drawn again
+		rest := len(lines) - most + 1
+		lines = append(lines[:most-1], fmt.Sprintf("  … and %d more", rest))
+	}
+	lines = append(lines, fmt.Sprintf("  %d of %s done, %s", p.done, result.Count(p.total, "node"), time.Since(p.began).Round(time.Second)))
+	for _, l := range lines {
+		fmt.Fprintln(p.w, clip(l, cols))
+	}
+	p.drawn = len(lines)
+}
+
+// lines are a line for each running node.
+func (p *progress) lines() []string {
+	var lines []string
 	seen := map[string]bool{}
 	for _, r := range p.running {
-		if dir, ok := p.folders[r.task]; ok && r.text == "" {
-			r.text = phase(dir, !seen[r.task])
+		stage := ""
+		if dir, ok := p.folders[r.task]; ok {
+			stage = phase(dir, !seen[r.task])
 			seen[r.task] = true
 		}
-		text := fmt.Sprintf("  %s  %s  %s", r.node, time.Since(r.since).Round(time.Second), r.text)
-		fmt.Fprintln(p.w, clip(text, cols))
+		lines = append(lines, fmt.Sprintf("  %s  %s  %s", r.node, time.Since(r.since).Round(time.Second), stage))
 	}
-	fmt.Fprintln(p.w, clip(fmt.Sprintf("  %d of %d", p.done, p.total), cols))
-	p.drawn = len(p.running) + 1
+	return lines
 }
 
 // clip cuts a line to the width, so that it never wraps.

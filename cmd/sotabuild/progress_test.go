@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -9,7 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/sotabuild/sotabuild/engine/event"
+	"github.com/sotabuild/sotabuild/engine/sched"
 	"github.com/sotabuild/sotabuild/executors/runner"
 )
 
@@ -35,6 +39,77 @@ func TestACtrlCSaysWhatItLeaves(t *testing.T) {
 	}
 }
 
+// TestTotals: what never began is left to the next apply, whoever kept it from that;
+// only what ran was interrupted.
+func TestTotals(t *testing.T) {
+	r := run{total: sched.Summary{OK: 2, Cached: 4, Failed: 1, Blocked: 5, Cancelled: 1, Unbegun: 3}}
+	want := "Applied: 3 nodes run, 4 cached, 1 failed, 5 blocked, 1 interrupted, 3 left to the next apply in 1.5s."
+	if got := r.totals(1500 * time.Millisecond); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	r = run{total: sched.Summary{OK: 1, Left: 7}}
+	if got, want := r.totals(time.Second), "Applied: 1 node run, 0 cached, 7 left by the budget in 1s."; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestTwoSteps: what was left, ran or failed in the first step of an apply is
+// counted once.
+func TestTwoSteps(t *testing.T) {
+	r := run{total: sched.Summary{OK: 1, Left: 2, Failed: 1, FailedNodes: []string{"help.a"}}, ranBefore: 1}
+	got := r.add(sched.Summary{OK: 3, Cached: 5, Blocked: 4, Left: 2})
+	want := sched.Summary{OK: 4, Cached: 4, Blocked: 3, Left: 2, Failed: 1, FailedNodes: []string{"help.a"}}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+// TestLiveLines: below what has finished stand the nodes that run, as many as the
+// terminal has lines for, and how many are done of those that the apply is about.
+func TestLiveLines(t *testing.T) {
+	var out bytes.Buffer
+	p := progress{w: &out, live: true, folders: map[string]string{}}
+	drawn := func() []string {
+		out.Reset()
+		p.erase()
+		p.draw()
+		before, text, _ := strings.Cut(out.String(), "\x1b[J")
+		if before != "" && !strings.HasPrefix(before, "\r") {
+			t.Errorf("who typed something moved the drawing: %q", before)
+		}
+		text = regexp.MustCompile(`\b\d+s\b`).ReplaceAllString(text, "0s") // a second may pass
+		return strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	}
+	now := time.Now()
+	p.event(event.Event{Type: event.ApplyStarted, Time: now, Counts: map[string]int{"new": 36, "stale": 1, "later": 2, "blocked": 1, "cached": 9}})
+	for i := range 30 {
+		p.event(event.Event{Type: event.NodeStarted, Node: fmt.Sprint("cell", i), Task: "t", Time: now})
+	}
+	lines := drawn()
+	if len(lines) != 23 || lines[0] != "  cell0  0s  " || lines[20] != "  cell20  0s  " || lines[21] != "  … and 9 more" || lines[22] != "  0 of 40 nodes done, 0s" {
+		t.Errorf("30 nodes on 24 lines:\n%s", strings.Join(lines, "\n"))
+	}
+	p.event(event.Event{Type: event.NodeFinished, Node: "cell0", State: "ok", Time: now})
+	p.event(event.Event{Type: event.NodeFinished, Node: "cell1", State: "failed", Time: now})
+	p.event(event.Event{Type: event.NodeRetry, Node: "cell2", Time: now})
+	p.event(event.Event{Type: event.NodeCached, Node: "kept"})
+	p.event(event.Event{Type: event.NodeBlocked, Node: "blocked"})
+	p.unsaid(event.Event{Type: event.NodeBlocked, Node: "given up"})
+	p.event(event.Event{Type: event.NodeFinished, Node: "cell3", State: "cancelled", Time: now})
+	if lines = drawn(); lines[len(lines)-1] != "  5 of 40 nodes done, 0s" {
+		t.Errorf("%q", lines[len(lines)-1])
+	}
+	for i := 4; i < 30; i++ {
+		p.event(event.Event{Type: event.NodeFinished, Node: fmt.Sprint("cell", i), State: "ok", Time: now})
+	}
+	for i := range 9 {
+		p.event(event.Event{Type: event.NodeCached, Node: fmt.Sprint("sum", i)})
+	}
+	if lines = drawn(); len(lines) != 1 || lines[0] != "" {
+		t.Errorf("all are done:\n%s", strings.Join(lines, "\n"))
+	}
+}
+
 // TestPhases: the live lines say what the task's folder says: nothing where none
 // of it is there, then that the server is starting, then which cell is measured
 // and which ones come after it.
@@ -42,6 +117,7 @@ func TestPhases(t *testing.T) {
 	dir := t.TempDir()
 	var out bytes.Buffer
 	p := progress{w: &out, live: true, folders: map[string]string{}}
+	p.event(event.Event{Type: event.ApplyStarted, Counts: map[string]int{"new": 2}, Time: time.Now()})
 	lines := func() string {
 		out.Reset()
 		p.erase()
@@ -80,7 +156,7 @@ func TestPhases(t *testing.T) {
 		t.Fatal(err)
 	}
 	want("once it is", "measuring", "in line")
-	p.event(event.Event{Type: event.NodeFinished, Node: "chat", State: "ok"})
+	p.event(event.Event{Type: event.NodeFinished, Node: "chat", State: "ok", Time: time.Now()})
 	if got := lines(); !strings.HasPrefix(got, "  code  measuring\n") {
 		t.Errorf("after the first cell:\n%q", got)
 	}

@@ -49,7 +49,7 @@ func (s *session) loopsAsRead(replace []string) (loopViews, error) {
 		for _, l := range all[i] {
 			v, err := l.View(s.Prepared, s.store, own(l, replace), now)
 			if err != nil {
-				return nil, err
+				return nil, misnamed(err)
 			}
 			out[i] = append(out[i], loopView{l, v})
 		}
@@ -62,13 +62,22 @@ func own(l rounds.Loop, names []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return !l.Has(n) })
 }
 
+// misnamed makes an error about names in the options one of the command line.
+func misnamed(err error) error {
+	var wrong loop.NameError
+	if errors.As(err, &wrong) {
+		return fail(codeUsage, wrong, "`sotabuild plan` shows the rounds")
+	}
+	return err
+}
+
 // known refuses names that are of no loop's rounds, and those of one sample of a
 // round that counts as a whole.
 func known(all [][]rounds.Loop, names []string) error {
 	list := slices.Concat(all...)
 	for _, n := range names {
 		i := slices.IndexFunc(list, func(l rounds.Loop) bool { return l.Has(n) })
-		if i < 0 {
+		if i < 0 || list[i].Round(n) == "" {
 			return fail(codeUsage, fmt.Errorf("%s: no loop of the campaign has that round", n), "`sotabuild plan` shows the rounds")
 		}
 		if round := list[i].Round(n); list[i].Whole && round != n {
@@ -177,9 +186,19 @@ func (o planOptions) withoutRounds(b plan.Budget) string {
 	return ""
 }
 
-// noteRounds says that the rounds which blocks of the campaign ask for do not run.
-func (a *app) noteRounds(blocks []string, why string) {
-	if len(blocks) > 0 {
+// replaceable refuses rounds that are to be replaced where no round runs.
+func (o planOptions) replaceable(b plan.Budget) error {
+	named, _ := rounds.Split(o.replace, loops.Prefixes()...)
+	if why := o.withoutRounds(b); why != "" && len(named) > 0 {
+		return fail(codeUsage, fmt.Errorf("%s cannot be replaced here: %s", strings.Join(named, ", "), why), "replace it by an apply without --target, --max-gpu-hours, --deadline and a saved plan")
+	}
+	return nil
+}
+
+// noteRounds says that the rounds which blocks of the campaign ask for do not run,
+// where any is left.
+func (a *app) noteRounds(beside loopViews, blocks []string, why string) {
+	if beside.changes() > 0 {
 		fmt.Fprintf(a.err, "note: the rounds of %s are not run: %s; `sotabuild apply` runs them\n", strings.Join(blocks, " and "), why)
 	}
 }
@@ -232,10 +251,14 @@ func (r *run) runLoop(ctx context.Context, s *session, l rounds.Loop, replace []
 		r.total.KeptFailures += sum.KeptFailures
 		r.total.Failed += sum.Failed
 		r.total.Blocked += sum.Blocked
+		r.total.Cancelled += sum.Cancelled
+		r.total.Unbegun += sum.Unbegun
 		r.total.Seconds += sum.Seconds
 		r.total.FailedNodes = append(r.total.FailedNodes, sum.FailedNodes...)
 		r.total.Interrupted = sum.Interrupted
-		broken = err != nil
+		if broken = err != nil; err == nil && sum.Interrupted {
+			err = errors.New("interrupted") // the round's old decision may be there, and no other begins
+		}
 		return err
 	})
 	switch {
@@ -244,6 +267,9 @@ func (r *run) runLoop(ctx context.Context, s *session, l rounds.Loop, replace []
 	case broken || errors.Is(err, context.Canceled):
 		return err
 	case err != nil:
+		if wrong := misnamed(err); wrong != err {
+			return wrong
+		}
 		r.unfound = append(r.unfound, fmt.Errorf("%s: %w", l.Addr, err))
 	}
 	return nil

@@ -36,6 +36,8 @@ type run struct {
 	unfound   []error                // loops that came to no answer
 	unstarted []string               // loops of which the budget let no round start
 	looked    bool                   // at the host, before the first task
+	replaces  bool                   // it was told to run what is cached
+	trace     string                 // where what ran when is written; "" is nowhere
 	alone     bool                   // the graph is run without its rounds
 }
 
@@ -130,14 +132,15 @@ func (r *run) exec(ctx context.Context, s *session, p *plan.Plan, executor func(
 			r.ends[e.Node] = e
 		}
 		if before, failed := r.ends[e.Node]; !r.app.json && failed && e.Type == event.NodeBlocked && e.By == e.Node && before.State != "ok" {
-			return // not tried again, and its failure stands on the screen
+			screen.unsaid(e) // not tried again, and its failure stands on the screen
+			return
 		}
 		screen.event(e)
 	}
 	sum, err := sched.Run(ctx, sched.Config{
 		Graph: s.Graph, Plan: p, Store: r.store, Events: sink, Dir: s.tasks(),
 		Executor: executor, Elsewhere: s.places.elsewhere,
-		Run: r.id, Tool: version(), Host: hostname(), Now: time.Now, Interrupt: r.interrupt,
+		Name: s.Name, Run: r.id, Tool: version(), Host: hostname(), Now: time.Now, Interrupt: r.interrupt,
 		Unchanged: prepare.Unchanged(s.files, s.imageOf(ctx)),
 	})
 	screen.close()
@@ -147,9 +150,22 @@ func (r *run) exec(ctx context.Context, s *session, p *plan.Plan, executor func(
 	return sum, err
 }
 
-// finish writes the run directory, prints the result and decides the exit
-// code.
+// finish writes the run directory and the trace, prints the result and decides the
+// exit code.
 func (r *run) finish(s *session) error {
+	err := r.conclude(s)
+	if r.trace == "" {
+		return err
+	}
+	if traced := writeTrace(s, r.id, r.trace); err == nil {
+		err = traced
+	} else if traced != nil {
+		fmt.Fprintf(r.app.err, "warning: %v\n", traced)
+	}
+	return err
+}
+
+func (r *run) conclude(s *session) error {
 	a := r.app
 	st := a.style(a.out)
 	v, err := show.View(s.Prepared, r.store, version(), r.started, time.Now())
@@ -174,7 +190,7 @@ func (r *run) finish(s *session) error {
 	}
 	switch {
 	case r.total.Interrupted:
-		return fail(codeInterrupted, fmt.Errorf("interrupted; what was finished is kept"), "`sotabuild apply` goes on where it stopped")
+		return fail(codeInterrupted, errors.New("interrupted; what was finished is kept"), "`sotabuild apply` goes on where it stopped"+r.again())
 	case len(r.total.FailedNodes) > 0:
 		return done(codeNodeFailed)
 	case len(r.unfound) > 0:
@@ -185,13 +201,22 @@ func (r *run) finish(s *session) error {
 	return r.unanswered(s, v)
 }
 
+// again says what the next apply does not do by itself: what is cached is run
+// again only by those that are told to.
+func (r *run) again() string {
+	if !r.replaces {
+		return ""
+	}
+	return "; what was to be replaced and has not run needs --replace again"
+}
+
 // leftOver says what a budget left, and what goes on with it: what did not fit
 // may fit the next time, and rounds never do.
 func (r *run) leftOver() error {
 	var causes, hints []string
 	if n := r.total.Left; n > 0 {
 		causes = append(causes, result.Count(n, "node")+" did not fit into the budget")
-		hints = append(hints, "`sotabuild plan` shows what is left, the next `sotabuild apply` goes on with it")
+		hints = append(hints, "`sotabuild plan` shows what is left, the next `sotabuild apply` goes on with it"+r.again())
 	}
 	if r.unstarted != nil {
 		causes = append(causes, "no round of "+strings.Join(r.unstarted, ", ")+" was started: "+underBound+", so under one none starts, however much of it is left")
@@ -235,7 +260,7 @@ func (r *run) totals(d time.Duration) string {
 	for _, p := range []struct {
 		n    int
 		word string
-	}{{s.Failed, "failed"}, {s.Blocked, "blocked"}, {s.Cancelled, "interrupted"}, {s.Left, "left by the budget"}} {
+	}{{s.Failed, "failed"}, {s.Blocked, "blocked"}, {s.Cancelled, "interrupted"}, {s.Unbegun, "left to the next apply"}, {s.Left, "left by the budget"}} {
 		if p.n > 0 {
 			text += fmt.Sprintf(", %d %s", p.n, p.word)
 		}
@@ -247,13 +272,12 @@ func (r *run) totals(d time.Duration) string {
 }
 
 // add puts the second step's summary on the first's. What the first step ran is
-// cached in the second, and is counted once; so is a program that failed in
-// both.
+// cached in the second, and is counted once; so are a program that failed in both,
+// and what the budget left in the first, which the second left or ran.
 func (r *run) add(b sched.Summary) sched.Summary {
 	a := r.total
 	b.Cached -= r.ranBefore
 	b.OK += a.OK
-	b.Left += a.Left
 	b.Interrupted = b.Interrupted || a.Interrupted
 	b.Seconds += a.Seconds
 	for _, n := range a.FailedNodes {

@@ -10,6 +10,7 @@ import (
 	"github.com/sotabuild/sotabuild/engine/plan"
 	"github.com/sotabuild/sotabuild/engine/plan/saved"
 	"github.com/sotabuild/sotabuild/lang"
+	"github.com/sotabuild/sotabuild/stdlib/report"
 )
 
 // describe writes down everything that a plan was made from.
@@ -48,9 +49,27 @@ func (a *app) savePlan(s *session, p *plan.Plan, o planOptions) error {
 		return err
 	}
 	if !a.json && o.format == "" {
-		fmt.Fprintf(a.out, "Saved to %s; run exactly this with\n    sotabuild -C %s apply %s\n", relative(o.out), a.dir, relative(o.out))
+		fmt.Fprintf(a.out, "Saved to %s; run exactly this with\n    %s\n", relative(o.out), a.applies(o))
 	}
 	return nil
+}
+
+// applies is the command line that applies a saved plan: variables are in the
+// plan, what has no part in it is not.
+func (a *app) applies(o planOptions) string {
+	words := a.again()
+	for _, flag := range []struct{ name, value string }{{"--store", a.store}, {"--executor", a.executor}} {
+		if flag.value != "" {
+			words = append(words, flag.name, flag.value)
+		}
+	}
+	words = append(words, "apply")
+	for _, flag := range []struct{ name, value string }{{"--max-gpu-hours", o.gpuHours}, {"--deadline", o.deadline}} {
+		if flag.value != "" {
+			words = append(words, flag.name, flag.value)
+		}
+	}
+	return report.Quote(append(words, relative(o.out)))
 }
 
 // bind refuses a saved plan that is not what would be planned now, and uses it

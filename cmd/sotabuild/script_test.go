@@ -135,13 +135,13 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // await waits until a file of a pattern exists, and holds a text if one is
-// given, at most 20 seconds: await PATTERN [TEXT].
+// given, at most a minute: await PATTERN [TEXT].
 func await(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 1 || len(args) > 2 {
 		ts.Fatalf("usage: await PATTERN [TEXT]")
 	}
 	text := strings.Join(args[1:], "")
-	for late := time.Now().Add(20 * time.Second); time.Now().Before(late); time.Sleep(20 * time.Millisecond) {
+	for late := time.Now().Add(time.Minute); time.Now().Before(late); time.Sleep(20 * time.Millisecond) {
 		found, err := filepath.Glob(ts.MkAbs(args[0]))
 		ts.Check(err)
 		for _, path := range found {
@@ -150,7 +150,7 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 			}
 		}
 	}
-	ts.Fatalf("nothing like %s came within 20 s", strings.Join(args, " "))
+	ts.Fatalf("nothing like %s came within a minute", strings.Join(args, " "))
 }
 
 // edit replaces the only place of a text in a file: edit FILE OLD NEW.

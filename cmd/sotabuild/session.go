@@ -238,7 +238,7 @@ func (a *app) hostFacts(ctx context.Context, c *lang.Campaign, g *ground) (f cam
 		if err != nil {
 			a.unkept(err)
 		}
-		fmt.Fprintln(a.err, "note: this campaign's facts were not read before, so --refresh=false reads them now")
+		fmt.Fprintln(a.err, "note: no facts are kept of the campaign with these files, variables and flags, so --refresh=false reads them now")
 	}
 	f, notes, diags := prepare.Reader{Files: g.files, Places: g.places, Images: filepath.Join(g.dir, "images.json"), Self: g.self}.Probe(ctx, c)
 	for _, n := range notes {

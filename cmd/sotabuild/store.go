@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/sotabuild/sotabuild/engine/cache"
 	"github.com/sotabuild/sotabuild/lang"
@@ -85,25 +86,44 @@ func (a *app) named() error {
 	return err
 }
 
-// aboutStore adds what to do where the store, or something in it, is not ours
-// to open.
+// toDo says what to do about an error that a disk gives: those of the store.
+var toDo = []struct {
+	err  error
+	hint string
+}{
+	{fs.ErrPermission, "run this as the store's owner, or give a store of your own with --store FOLDER"},
+	{syscall.ENOSPC, "make room on its disk; nothing recorded is lost, and the next apply goes on from there (`sotabuild cache gc --dry-run` says what the store could do without)"},
+	{syscall.EDQUOT, "make room within the quota; nothing recorded is lost, and the next apply goes on from there (`sotabuild cache gc --dry-run` says what the store could do without)"},
+	{syscall.EROFS, "its disk is mounted read-only: plan, show and explain work there, apply needs a store that can be written (--store FOLDER)"},
+}
+
+// aboutStore adds what to do where the store, or something in it, cannot be
+// opened or written.
 func (a *app) aboutStore(err error) error {
 	var at *fs.PathError
-	if !errors.Is(err, fs.ErrPermission) || !errors.As(err, &at) {
+	if !errors.As(err, &at) || !a.ofStore(at.Path) {
 		return err
 	}
+	for _, d := range toDo {
+		if !errors.Is(err, d.err) {
+			continue
+		}
+		var ee *exitError
+		if errors.As(err, &ee) {
+			return fail(ee.code, ee.err, append(slices.Clone(ee.hints), d.hint)...)
+		}
+		return fail(codeError, err, d.hint)
+	}
+	return err
+}
+
+// ofStore reports whether a path is the store or lies in it.
+func (a *app) ofStore(path string) bool {
 	dir, bad := filepath.Abs(a.storeDir())
-	path, bad2 := filepath.Abs(at.Path)
+	path, bad2 := filepath.Abs(path)
 	if bad != nil || bad2 != nil {
-		return err
+		return false
 	}
-	if rel, bad := filepath.Rel(dir, path); bad != nil || rel == ".." || strings.HasPrefix(rel, "../") {
-		return err
-	}
-	hint := "run this as the store's owner, or give a store of your own with --store FOLDER"
-	var ee *exitError
-	if errors.As(err, &ee) {
-		return fail(ee.code, ee.err, append(slices.Clone(ee.hints), hint)...)
-	}
-	return fail(codeError, err, hint)
+	rel, bad := filepath.Rel(dir, path)
+	return bad == nil && rel != ".." && !strings.HasPrefix(rel, "../")
 }

@@ -10,26 +10,35 @@ import (
 	"testing"
 )
 
-// TestAboutStore: a store that may not be opened gets a hint and keeps its exit
-// code; what is elsewhere, or is wrong otherwise, gets none.
+// TestAboutStore: a store that may not be opened or cannot be written gets the
+// hint of its cause and keeps its exit code; what is elsewhere, or is wrong
+// otherwise, gets none.
 func TestAboutStore(t *testing.T) {
 	dir := t.TempDir()
+	at := func(name string, err error) error {
+		return &fs.PathError{Op: "open", Path: filepath.Join(dir, name), Err: err}
+	}
 	for name, tt := range map[string]struct {
 		err  error
 		code code
-		hint bool
+		hint string
 	}{
-		"Store":     {fmt.Errorf("opening store: %w", &fs.PathError{Op: "open", Path: filepath.Join(dir, ".sotabuild"), Err: syscall.EACCES}), codeError, true},
-		"Inside":    {&fs.PathError{Op: "open", Path: filepath.Join(dir, ".sotabuild", "id"), Err: syscall.EACCES}, codeError, true},
-		"WithCode":  {fail(codeUsage, &fs.PathError{Op: "open", Path: filepath.Join(dir, ".sotabuild", "id"), Err: syscall.EACCES}, "first"), codeUsage, true},
-		"Elsewhere": {&fs.PathError{Op: "open", Path: filepath.Join(dir, "campaign.hcl"), Err: syscall.EACCES}, codeError, false},
-		"Other":     {&fs.PathError{Op: "open", Path: filepath.Join(dir, ".sotabuild"), Err: syscall.ENOSPC}, codeError, false},
-		"NoPath":    {errors.New("permission denied"), codeError, false},
+		"Store":     {fmt.Errorf("opening store: %w", at(".sotabuild", syscall.EACCES)), codeError, "--store FOLDER"},
+		"Inside":    {at(".sotabuild/id", syscall.EACCES), codeError, "as the store's owner"},
+		"WithCode":  {fail(codeUsage, at(".sotabuild/id", syscall.EACCES), "first"), codeUsage, "as the store's owner"},
+		"Full":      {errors.Join(errors.New("more"), fmt.Errorf("storing: %w", at(".sotabuild/tmp/object-1", syscall.ENOSPC))), codeError, "make room on its disk"},
+		"Quota":     {at(".sotabuild/lock", syscall.EDQUOT), codeError, "within the quota"},
+		"ReadOnly":  {at(".sotabuild/lock", syscall.EROFS), codeError, "mounted read-only"},
+		"Elsewhere": {at("campaign.hcl", syscall.EACCES), codeError, ""},
+		"FullOther": {at("runs/report.md", syscall.ENOSPC), codeError, ""},
+		"Other":     {at(".sotabuild", syscall.EIO), codeError, ""},
+		"NoPath":    {errors.New("permission denied"), codeError, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var b strings.Builder
 			got := complain(&b, (&app{dir: dir}).aboutStore(tt.err))
-			if got != tt.code || strings.Contains(b.String(), "--store FOLDER") != tt.hint {
+			hints := strings.Count(b.String(), "hint: ") - strings.Count(b.String(), "hint: first")
+			if got != tt.code || !strings.Contains(b.String(), tt.hint) || hints != map[bool]int{true: 1}[tt.hint != ""] {
 				t.Errorf("exit %d, %q", got, b.String())
 			}
 		})

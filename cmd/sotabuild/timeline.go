@@ -16,13 +16,13 @@ import (
 	"github.com/sotabuild/sotabuild/engine/event/timeline"
 )
 
-// timelineOf reads the events of a run, "" being the newest one.
+// timelineOf reads the events of a run, "" being the campaign's newest one.
 func timelineOf(s *session, run string) (timeline.Line, error) {
 	dir := filepath.Join(s.dir, "events")
 	var events []event.Event
 	var err error
 	if run == "" {
-		events, err = newestEvents(dir)
+		events, err = newestEvents(dir, s.Name)
 	} else {
 		events, err = readEvents(filepath.Join(dir, run+".jsonl"))
 	}
@@ -53,14 +53,27 @@ func timelineOf(s *session, run string) (timeline.Line, error) {
 	}), nil
 }
 
-// newestEvents reads the log of the newest run. Names begin with the second of
-// the start; of those that share it the events tell which came last.
-func newestEvents(dir string) ([]event.Event, error) {
+// newestEvents reads the log of a campaign's newest run; that of the newest of any
+// where the store, which may be that of several, knows none of this name.
+func newestEvents(dir, campaign string) ([]event.Event, error) {
 	list, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	var newest []event.Event
+	events, found, err := newest(dir, list, func(of string) bool { return of == campaign })
+	if err == nil && !found {
+		events, found, err = newest(dir, list, func(string) bool { return true })
+	}
+	if err == nil && !found {
+		err = fail(codeError, errors.New("nothing was applied here yet"), "`sotabuild apply` writes what show --timeline reads")
+	}
+	return events, err
+}
+
+// newest reads the log of the newest run of what is wanted by its name. Names of
+// files begin with the second of the start; of those that share it the events tell
+// which came last.
+func newest(dir string, list []fs.DirEntry, wanted func(of string) bool) (events []event.Event, found bool, err error) {
 	second := ""
 	for _, e := range slices.Backward(list) {
 		name, ok := strings.CutSuffix(e.Name(), ".jsonl")
@@ -68,22 +81,24 @@ func newestEvents(dir string) ([]event.Event, error) {
 			continue
 		}
 		at, _, _ := strings.Cut(name, "-")
-		if second != "" && at != second {
+		if found && at != second {
 			break
 		}
-		second = at
-		events, err := readEvents(filepath.Join(dir, e.Name()))
+		these, err := readEvents(filepath.Join(dir, e.Name()))
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
-		if len(newest) == 0 || len(events) > 0 && events[0].Time.After(newest[0].Time) {
-			newest = events
+		of := ""
+		if len(these) > 0 {
+			of = these[0].Text
+		}
+		switch {
+		case !wanted(of):
+		case len(events) == 0 || len(these) > 0 && these[0].Time.After(events[0].Time):
+			events, found, second = these, true, at
 		}
 	}
-	if second == "" {
-		return nil, fail(codeError, errors.New("nothing was applied here yet"), "`sotabuild apply` writes what show --timeline reads")
-	}
-	return newest, nil
+	return events, found, nil
 }
 
 // graphs are the campaign's and those of the rounds beside it that are known.
@@ -119,6 +134,21 @@ func readEvents(path string) ([]event.Event, error) {
 		out = append(out, e)
 	}
 	return slices.Clip(out), lines.Err()
+}
+
+// traceable refuses a file that no trace could be written to, before anything that
+// it would be about has run; "" is none.
+func traceable(path string) error {
+	if path == "" {
+		return nil
+	}
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return fail(codeUsage, fmt.Errorf("--trace %s: it is a folder; write a file's name", path))
+	}
+	if info, err := os.Stat(filepath.Dir(path)); err != nil || !info.IsDir() {
+		return fail(codeUsage, fmt.Errorf("--trace %s: there is no folder %s", path, filepath.Dir(path)))
+	}
+	return nil
 }
 
 // writeTrace writes a run as a Chrome trace.

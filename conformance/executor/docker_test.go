@@ -88,7 +88,7 @@ func dockerNew(at daemon.Options, o docker.Options) func(string) (executors.Exec
 }
 
 func dockerMissing() string {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	d, err := daemon.Dial(ctx, daemon.Options{})
 	if err != nil {

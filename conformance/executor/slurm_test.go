@@ -52,7 +52,7 @@ var slurmFixture = Fixture{
 	},
 	// The job's record comes a moment before the job's end.
 	Left: func(t *testing.T, id executors.TaskID) (left []string) {
-		for late := time.Now().Add(20 * time.Second); time.Now().Before(late); time.Sleep(100 * time.Millisecond) {
+		for late := time.Now().Add(patience); time.Now().Before(late); time.Sleep(100 * time.Millisecond) {
 			if left = slurmJobs(t, "sotabuild-"+string(id)+"-"); len(left) == 0 {
 				break
 			}

@@ -14,7 +14,7 @@ import (
 	"github.com/sotabuild/sotabuild/executors/runner"
 )
 
-// Soak kills engines, so many and at seeded moments, while each starts a task
+// Soak kills engines, at least so many and at seeded moments, while each starts a task
 // and waits for it; the next engine starts the same task again and learns its
 // end. No task may run twice, none that has finished may be unknown, and
 // nothing may be left. Where tasks end with their engine, each has its
@@ -26,10 +26,10 @@ func Soak(t *testing.T, f Fixture, kills int, seed uint64) (ran, broken int) {
 	b.must(os.Mkdir(b.tasks, 0o700))
 	rng := rand.New(rand.NewPCG(seed, 200))
 	scales := []int{60, 300, 1500} // a process starts faster than a container, and that than a job
-	for i := range kills {
+	kill := func(i int, after time.Duration) {
 		t.Run(fmt.Sprintf("Kill%d", i), func(t *testing.T) { // what one has made is gone before the next
 			round := &bench{Fixture: f, t: t, tasks: b.tasks}
-			did, finished := round.killedAt(time.Duration(rng.IntN(scales[i%len(scales)])) * time.Millisecond)
+			did, finished := round.killedAt(after)
 			if did {
 				ran++
 			}
@@ -37,6 +37,15 @@ func Soak(t *testing.T, f Fixture, kills int, seed uint64) (ran, broken int) {
 				broken++
 			}
 		})
+	}
+	for i := range kills {
+		kill(i, time.Duration(rng.IntN(scales[i%len(scales)]))*time.Millisecond)
+	}
+	// Kills that all come before the start show little: on a busy machine later
+	// ones follow.
+	for after := 2 * time.Second; ran == 0 && after < time.Minute; after *= 2 {
+		kill(kills, after)
+		kills++
 	}
 	return ran, broken
 }

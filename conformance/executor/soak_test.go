@@ -30,8 +30,8 @@ func TestEnginesKilledAnywhere(t *testing.T) {
 				f.Image = scratch(t)
 			}
 			ran, broken := Soak(t, f, share, seed)
-			t.Logf("%d engines killed: the programs of %d tasks had run, of which %d were broken off with their engine; 0 ran twice, 0 finished ones unknown, nothing was left, unless it failed", share, ran, broken)
-			if ran == 0 && share > 3 {
+			t.Logf("%d engines killed, or some more: the programs of %d tasks had run, of which %d were broken off with their engine; 0 ran twice, 0 finished ones unknown, nothing was left, unless it failed", share, ran, broken)
+			if ran == 0 {
 				t.Error("no task ever ran: the kills come too early to show anything")
 			}
 		})

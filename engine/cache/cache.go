@@ -33,8 +33,9 @@ type Holder = lock.Holder
 // Intent is a side effect that may have to be undone by a later process.
 type Intent = index.Intent
 
-// RecordVersion is the version of a record's form in the journal.
-const RecordVersion = 2
+// RecordVersion is the version of a record's form in the journal. Records of the
+// form before it, which had no Setup, are read too.
+const RecordVersion = 3
 
 // Record is what is kept of one finished run of a node. Node and Kind are
 // labels for people and for finding what a node was before; only Key decides.
@@ -99,7 +100,33 @@ type Output struct {
 type Span struct {
 	Started time.Time `json:"started"` // UTC
 	Seconds float64   `json:"seconds"`
+	// Setup is how many seconds its task's servers took to come up, before the
+	// first of its nodes, or until the task ended without that; the same in each
+	// record of a task, and no part of Seconds.
+	Setup float64 `json:"setup,omitempty"`
 }
+
+// String is how long that was, for people.
+func (s Span) String() string {
+	switch {
+	case s.Setup == 0:
+		return spell(s.Seconds)
+	case s.Seconds == 0:
+		return spell(s.Setup)
+	}
+	return spell(s.Seconds) + " (server start " + spell(s.Setup) + ")"
+}
+
+func spell(seconds float64) string {
+	d := time.Duration(seconds * float64(time.Second))
+	if d < time.Minute {
+		return d.Round(100 * time.Millisecond).String()
+	}
+	return d.Round(time.Second).String()
+}
+
+// Readable reports whether this build reads records of a version.
+func Readable(version int) bool { return version == RecordVersion || version == RecordVersion-1 }
 
 // Origin is who ran a node.
 type Origin struct {

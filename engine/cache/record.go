@@ -31,8 +31,10 @@ func checkRecord(r *Record) error {
 	case r.Outcome.State != OK && r.Outcome.State != Failed && r.Outcome.State != Rejected:
 		return fmt.Errorf("state %q is not one of ok, failed, rejected", r.Outcome.State)
 	}
-	if s := r.Time.Seconds; math.IsNaN(s) || math.IsInf(s, 0) {
-		return fmt.Errorf("it took %g seconds", s)
+	for _, s := range [...]float64{r.Time.Seconds, r.Time.Setup} {
+		if math.IsNaN(s) || math.IsInf(s, 0) {
+			return fmt.Errorf("it took %g seconds", s)
+		}
 	}
 	r.Version = RecordVersion
 	r.Time.Started = r.Time.Started.UTC()
@@ -78,6 +80,7 @@ func encodeRecord(r *Record) []byte {
 	}
 	b.Time(r.Time.Started)
 	b.Float(r.Time.Seconds)
+	b.Float(r.Time.Setup)
 	for _, s := range [...]string{r.Origin.Host, r.Origin.Tool, r.Origin.Task, r.Origin.Run} {
 		b.Text(s)
 	}
@@ -106,7 +109,7 @@ func decodeRecord(payload []byte) (*Record, error) {
 	})
 	r := &one.Record
 	*r = Record{Version: int(w.Uint()), Serial: h.Serial, Key: h.Key, Node: string(h.Node), Kind: string(h.Kind)}
-	if r.Version != RecordVersion {
+	if !Readable(r.Version) {
 		return nil, fmt.Errorf("it has version %d, this build knows %d", r.Version, RecordVersion)
 	}
 	r.Manifest = w.Text()
@@ -120,6 +123,9 @@ func decodeRecord(payload []byte) (*Record, error) {
 		}
 	}
 	r.Time = Span{Started: w.Time(), Seconds: w.Float()}
+	if r.Version == RecordVersion {
+		r.Time.Setup = w.Float()
+	}
 	r.Origin = Origin{Host: w.Text(), Tool: w.Text(), Task: w.Text(), Run: w.Text(), Attempt: int(w.Int())}
 	for range w.Count(2) {
 		r.Observed = append(r.Observed, Observed{Name: w.Text(), Value: w.Text()})

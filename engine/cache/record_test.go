@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"bytes"
 	"strings"
 	"testing"
 
@@ -9,6 +10,7 @@ import (
 
 	"github.com/sotabuild/sotabuild/engine/cache/index"
 	"github.com/sotabuild/sotabuild/engine/cache/journal"
+	"github.com/sotabuild/sotabuild/engine/cache/wire"
 	"github.com/sotabuild/sotabuild/engine/key"
 )
 
@@ -42,6 +44,30 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
+// TestRecordsOfTheFormBefore: what was measured before Setup was recorded stays a
+// result.
+func TestRecordsOfTheFormBefore(t *testing.T) {
+	want := named("x", Output{"row", key.Sum(nil), 0})
+	must(t, checkRecord(&want))
+	want.Time.Setup = 123.25
+	b := encodeRecord(&want)
+	var setup wire.Buffer
+	setup.Float(want.Time.Setup)
+	if bytes.Count(b, setup) != 1 {
+		t.Fatal("the setup cannot be cut out")
+	}
+	before := bytes.Replace(b, setup, nil, 1)
+	before[len(index.AppendHead(nil, want.Serial, want.Key, want.Node, want.Kind))] = RecordVersion - 1
+	got, err := decodeRecord(before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want.Version, want.Time.Setup = RecordVersion-1, 0
+	if diff := cmp.Diff(&want, got, cmpopts.EquateEmpty()); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestRecordsThatCannotBeRead(t *testing.T) {
 	r := named("x")
 	must(t, checkRecord(&r))
@@ -51,7 +77,7 @@ func TestRecordsThatCannotBeRead(t *testing.T) {
 	newer := encodeRecord(&other)
 	for want, b := range map[string][]byte{
 		"cut short":     good[:index.HeadFixed+3],
-		"version 3":     newer,
+		"version 4":     newer,
 		"make no sense": good[:len(good)-2],
 	} {
 		if _, err := decodeRecord(b); err == nil || !strings.Contains(err.Error(), want) {

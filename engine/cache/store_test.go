@@ -47,6 +47,18 @@ var suite = map[string]func(t *testing.T, open opener){
 	"ManyGoroutines":         testManyGoroutines,
 }
 
+// TestSpans: what servers took comes beside what a node took; where nothing of the
+// node ran it is all that there is.
+func TestSpans(t *testing.T) {
+	for want, s := range map[string]Span{
+		"0s": {}, "1.6s": {Seconds: 1.62}, "2m5s": {Seconds: 124.6}, "1.6s (server start 1m14s)": {Seconds: 1.6, Setup: 74.2}, "10m0s": {Setup: 600},
+	} {
+		if got := s.String(); got != want {
+			t.Errorf("%+v: %q, want %q", s, got, want)
+		}
+	}
+}
+
 func TestStores(t *testing.T) {
 	for name, make := range stores {
 		for rule, test := range suite {
@@ -85,7 +97,7 @@ func object(t testing.TB, s Store, text string) key.Digest {
 func named(name string, outputs ...Output) Record {
 	return Record{Key: key.Key(key.Sum([]byte(name))), Node: "bench." + name, Kind: "bench",
 		Manifest: "scheme i \"1\"\n", Outcome: Outcome{State: OK}, Outputs: outputs,
-		Time:   Span{Started: time.Date(2026, 11, 30, 12, 0, 0, 123456789, time.FixedZone("odd", 5*3600+45*60)), Seconds: 1.5},
+		Time:   Span{Started: time.Date(2026, 11, 30, 12, 0, 0, 123456789, time.FixedZone("odd", 5*3600+45*60)), Seconds: 1.5, Setup: 0.5},
 		Origin: Origin{Host: "h", Tool: "0.1"}}
 }
 

@@ -85,7 +85,7 @@ func TestBuildOrdersAndResolves(t *testing.T) {
 	if _, p := g.Select("framework.b"); p == nil || p.String() != "framework.b: is neither a node's address nor a block (did you mean framework.a?)" {
 		t.Errorf("Select(framework.b): %v", p)
 	}
-	for name, want := range map[string]string{"bench.b": " (did you mean bench.a.chat?)", "bench.a": " (did you mean bench.a.chat?)", "nothing.like.it": ""} {
+	for name, want := range map[string]string{"bench.b": " (did you mean bench.a.chat?)", "bench.a": " (did you mean bench.a.chat?)", "a": " (did you mean framework.a?)", "nothing.like.it": ""} {
 		if _, p := g.Select(name); p == nil || p.String() != name+": is neither a node's address nor a block"+want {
 			t.Errorf("Select(%s): %v, want %q", name, p, want)
 		}

@@ -2,6 +2,7 @@ package compile
 
 import (
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/sotabuild/sotabuild/engine/graph"
@@ -64,7 +65,7 @@ func (g *Graph) Lookup(addr string) (graph.NodeID, bool) {
 
 // Select finds the action of an address, or all actions of a block, ascending.
 // A name that is neither is a Problem that names the nearest one, or the first
-// address that begins nearly like it.
+// address that begins nearly like it, or the first block of this label.
 func (g *Graph) Select(name string) ([]graph.NodeID, *Problem) {
 	if id, ok := g.Lookup(name); ok {
 		return []graph.NodeID{id}, nil
@@ -80,6 +81,11 @@ func (g *Graph) Select(name string) ([]graph.NodeID, *Problem) {
 	hint := didYouMean(name, all)
 	if i := nearest(name, heads); hint == "" && i >= 0 {
 		hint = " (did you mean " + g.Actions[i].Addr + "?)"
+	}
+	for _, b := range g.blockNames() {
+		if _, after, _ := strings.Cut(b, "."); hint == "" && after == name {
+			hint = " (did you mean " + b + "?)"
+		}
 	}
 	return nil, &Problem{name, "is neither a node's address nor a block" + hint}
 }

@@ -18,21 +18,21 @@ type Type string
 
 // The event types.
 const (
-	ApplyStarted  Type = "apply_started"  // Counts: what the plan says
+	ApplyStarted  Type = "apply_started"  // Counts: what the plan says; Text: the name of what is applied
 	NodeStarted   Type = "node_started"   // Node, Kind, Attempt, Task
-	NodeProgress  Type = "node_progress"  // Node, Text (a phase: "healthy", "step chat 40/80")
 	NodeFinished  Type = "node_finished"  // Node, State, Class, Reason, Seconds, Log; a cancelled one of class "budget" was left by it
 	NodeCached    Type = "node_cached"    // Node: found by key after its inputs were known (cut off); By, whose record it is if another node's
 	NodeBlocked   Type = "node_blocked"   // Node, By, Reason
 	NodeRetry     Type = "node_retry"     // Node, Attempt (the next), Class, Reason
 	TaskStarted   Type = "task_started"   // Task, Executor, Node (first of the batch), Log
+	TaskUp        Type = "task_up"        // Task, Node (first of the batch), Seconds: its servers are up, and took that long
 	TaskAdopted   Type = "task_adopted"   // Task: left by an earlier apply, its finished steps kept
 	TaskReaped    Type = "task_reaped"    // Task, Text: what was ended
 	Draining      Type = "draining"       // first Ctrl-C
 	TaskDraining  Type = "task_draining"  // Task, Counts ("left": cells that never begin), Node: the one that finishes; or Text: why all run, or how many is not known
 	Killing       Type = "killing"        // second Ctrl-C
 	Warning       Type = "warning"        // Text, Node if it is about one
-	ApplyFinished Type = "apply_finished" // Counts: what happened; Seconds
+	ApplyFinished Type = "apply_finished" // Counts: what happened ("unbegun" of the cancelled ones had not begun); Seconds
 )
 
 // Event is one thing that happened. Only the fields named at its Type are set.

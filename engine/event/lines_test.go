@@ -22,14 +22,14 @@ func examples() []Event {
 	at := func(ms int) time.Time { return time.Date(2026, 3, 4, 5, 6, 7, ms*1e6+1, time.UTC) }
 	const bench = `bench.vllm["max_num_seqs=128"].chat`
 	events := []Event{
-		{Type: ApplyStarted, Counts: map[string]int{"new": 3, "cached": 2}},
+		{Type: ApplyStarted, Counts: map[string]int{"new": 3, "cached": 2}, Text: "qwen"},
 		{Type: NodeStarted, Node: bench, Kind: "bench", Attempt: 1, Task: "r1-ab-1"},
-		{Type: NodeProgress, Node: bench, Text: "healthy"},
 		{Type: NodeFinished, Node: bench, State: "failed", Class: "oom", Reason: "CUDA out of memory", Seconds: 81.5, Log: "/tasks/r1-ab-1/logs"},
 		{Type: NodeCached, Node: "winners.chat", By: "winners.talk"},
 		{Type: NodeBlocked, Node: "report", By: "help.vllm", Reason: "no_help"},
 		{Type: NodeRetry, Node: bench, Attempt: 2, Class: "unhealthy", Reason: "not healthy within 600 s"},
 		{Type: TaskStarted, Task: "r1-ab-1", Executor: "local", Node: bench, Log: "/tasks/r1-ab-1/logs"},
+		{Type: TaskUp, Task: "r1-ab-1", Node: bench, Seconds: 74.5},
 		{Type: TaskAdopted, Task: "r0-cd-7"},
 		{Type: TaskReaped, Task: "r0-cd-7", Text: "was running"},
 		{Type: Draining},

@@ -182,12 +182,16 @@ func (l *Loop) round(state []byte, number int, c Config) (Round, error) {
 	o := c.Options
 	o.Replace = nil
 	for _, name := range c.Options.Replace {
-		if name == l.Address(number) {
+		_, missing := r.Graph.Select(name)
+		switch {
+		case name == l.Address(number):
 			for i := range r.Graph.Actions {
 				o.Replace = append(o.Replace, r.Graph.Actions[i].Addr)
 			}
-		} else if _, missing := r.Graph.Select(name); missing == nil {
+		case missing == nil:
 			o.Replace = append(o.Replace, name)
+		case strings.HasPrefix(name, l.Address(number)+"."):
+			return r, NameError(missing.String())
 		}
 	}
 	return r, l.plan(&r, c.Store, o)
@@ -221,16 +225,21 @@ func (l *Loop) plan(r *Round, store cache.Reader, o plan.Options) error {
 	return nil
 }
 
+// NameError says what is wrong with a name in the options.
+type NameError string
+
+func (e NameError) Error() string { return string(e) }
+
 // check refuses names that no round can have.
 func (l *Loop) check(o plan.Options) error {
 	if len(o.Targets) > 0 {
-		return fmt.Errorf("loop %s takes no targets: a round is run whole", l.at())
+		return NameError(fmt.Sprintf("loop %s takes no targets: a round is run whole", l.at()))
 	}
 	for _, name := range o.Replace {
 		number := 0
 		if _, err := fmt.Sscanf(strings.TrimPrefix(name, l.at()), ".round[%d]", &number); err != nil ||
 			!strings.HasPrefix(name, l.Address(number)) || number < 1 || number > l.Bound {
-			return fmt.Errorf("%s is no round of loop %s; write %s for its first one", name, l.at(), l.Address(1))
+			return NameError(fmt.Sprintf("%s is no round of loop %s, which has at most %d; write %s for its first one", name, l.at(), l.Bound, l.Address(1)))
 		}
 	}
 	return nil

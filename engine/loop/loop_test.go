@@ -198,9 +198,10 @@ func TestReplaceARound(t *testing.T) {
 	}
 	// The work of rounds 4 and 5 has the key of that of round 3.
 	s.wantRan(append(rounds(2, 3), round(4)[1], round(5)[1])...)
-	for _, name := range []string{"count.round[0]", "count.round[6]", "other.round[1]", "work"} {
-		if _, err := s.loop.Run(t.Context(), s.config(name), s.apply); err == nil {
-			t.Errorf("replacing %s: no error", name)
+	for _, name := range []string{"count.round[0]", "count.round[6]", "other.round[1]", "work", "count.round", "count.round[2].wrok"} {
+		var wrong NameError
+		if _, err := s.loop.Run(t.Context(), s.config(name), s.apply); !errors.As(err, &wrong) {
+			t.Errorf("replacing %s: %v", name, err)
 		}
 	}
 }

@@ -113,9 +113,7 @@ func (p *Plan) documentNode(g *compile.Graph, id graph.NodeID) DocumentNode {
 	if !n.Key.IsZero() {
 		d.Key = n.Key.String()
 	}
-	for _, c := range n.Reason.Changes {
-		d.Changes = append(d.Changes, DocumentChange{c.Name, c.Label, documentFact(c.Old), documentFact(c.New)})
-	}
+	d.Changes = DocumentChanges(n.Reason.Changes)
 	if r := n.Record; r != nil {
 		d.Record = &DocumentRecord{r.Serial, r.Node, r.Outcome, r.Time.Started, r.Time.Seconds, r.Origin.Host}
 	}
@@ -147,10 +145,17 @@ func (e Explanation) Document() ExplanationDocument {
 	if !e.Key.IsZero() {
 		d.Key = e.Key.String()
 	}
-	for _, c := range e.Changes {
-		d.Changes = append(d.Changes, DocumentChange{c.Name, c.Label, documentFact(c.Old), documentFact(c.New)})
-	}
+	d.Changes = DocumentChanges(e.Changes)
 	return d
+}
+
+// DocumentChanges are changes for machines, in the same order.
+func DocumentChanges(changes []key.Change) []DocumentChange {
+	var out []DocumentChange
+	for _, c := range changes {
+		out = append(out, DocumentChange{c.Name, c.Label, documentFact(c.Old), documentFact(c.New)})
+	}
+	return out
 }
 
 func documentFact(f *key.Fact) *DocumentFact {

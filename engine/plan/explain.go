@@ -20,6 +20,7 @@ type Explanation struct {
 	Verdict Verdict
 	Why     string
 	Changes []key.Change // all of them, not only the first
+	Changed []string     // the same for people
 	Key     key.Key      // zero when it is not known
 	// Manifest holds the known facts; while the key is not known the inputs
 	// that are missing from it stand in Waits.
@@ -38,6 +39,9 @@ func Explain(g *compile.Graph, p *Plan, r cache.Reader, id graph.NodeID) Explana
 	e := Explanation{
 		Addr: a.Addr, Kind: fmt.Sprintf("%s %d", a.Kind.Name, a.Kind.Version),
 		Verdict: n.Verdict, Why: p.Why(g, id), Changes: n.Reason.Changes, Key: n.Key,
+	}
+	for _, c := range e.Changes {
+		e.Changed = append(e.Changed, p.change(g, id, c))
 	}
 	m := maker{g: g, plan: p}
 	e.Manifest, _ = Manifest(g, p, id)
@@ -82,14 +86,11 @@ func (e Explanation) Text() string {
 			b.WriteString(name + "\n  " + strings.Join(lines, "\n  ") + "\n")
 		}
 	}
-	var changes, history []string
-	for _, c := range e.Changes {
-		changes = append(changes, c.String())
-	}
+	var history []string
 	for _, r := range e.History {
 		history = append(history, e.record(r))
 	}
-	section("changes", changes)
+	section("changes", e.Changed)
 	section("waits for", e.Waits)
 	section("manifest", strings.Split(strings.TrimSuffix(e.Manifest.Text(), "\n"), "\n"))
 	section("history", history)
@@ -98,7 +99,7 @@ func (e Explanation) Text() string {
 
 func (e Explanation) record(r *cache.Record) string {
 	text := fmt.Sprintf("%d  %s  %s  %s on %s in %s", r.Serial, r.Time.Started.UTC().Format(time.RFC3339),
-		r.Key.Short(), r.Outcome.State, host(r), seconds(r.Time.Seconds))
+		r.Key.Short(), r.Outcome.State, host(r), r.Time)
 	if r.Outcome.State != cache.OK {
 		text += "  " + r.Outcome.Text()
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/sotabuild/sotabuild/engine/compile"
 	"github.com/sotabuild/sotabuild/engine/graph"
 	"github.com/sotabuild/sotabuild/engine/key"
+	"github.com/sotabuild/sotabuild/engine/plan/origin"
 	"github.com/sotabuild/sotabuild/engine/plan/renamed"
 )
 
@@ -19,7 +20,7 @@ func Make(g *compile.Graph, r cache.Reader, o Options) (*Plan, []compile.Problem
 	m := maker{
 		g: g, r: r, past: renamed.New(g, r),
 		now:  o.Now,
-		plan: &Plan{Nodes: make([]Node, len(g.Actions)), Serial: r.Serial()}, changed: map[key.Key]graph.NodeID{},
+		plan: &Plan{Nodes: make([]Node, len(g.Actions)), Serial: r.Serial()}, changed: map[key.Key]graph.NodeID{}, setups: map[string]float64{},
 	}
 	var problems []compile.Problem
 	m.givenUp = o.GivenUp
@@ -33,6 +34,7 @@ func Make(g *compile.Graph, r cache.Reader, o Options) (*Plan, []compile.Problem
 		m.plan.Counts.add(n.Verdict)
 	}
 	m.plan.Roots = roots(m.plan.Nodes)
+	m.plan.made = origin.Of(g, r, m.plan.byInput())
 	return m.plan, nil
 }
 
@@ -115,6 +117,7 @@ type maker struct {
 	now             time.Time
 	plan            *Plan
 	changed         map[key.Key]graph.NodeID // the first node of a key that is stale by a change
+	setups          map[string]float64       // what is counted already, by batch
 	wanted, replace []bool
 	givenUp         []string
 }
@@ -197,7 +200,7 @@ func (m *maker) toRun(a *compile.Action, n Node, manifest key.Manifest, records 
 	if _, ok := m.changed[n.Key]; !ok && n.Reason.Cause == CauseChanged {
 		m.changed[n.Key] = a.ID
 	}
-	n.Seconds = m.plan.Estimate.add(a, history, before)
+	n.Past = m.estimate(a, history, before)
 	return n
 }
 
@@ -241,7 +244,7 @@ func (m *maker) undecided(a *compile.Action, manifest key.Manifest) Node {
 			n.Verdict = New
 		}
 	}
-	n.Seconds = m.plan.Estimate.add(a, history, before)
+	n.Past = m.estimate(a, history, before)
 	return n
 }
 

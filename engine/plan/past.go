@@ -83,9 +83,10 @@ func diff(before *cache.Record, now key.Manifest) ([]key.Change, string) {
 	return key.Diff(old, now), ""
 }
 
-// add counts a node that may run and returns its seconds, 0 if not known. Its newest good record says best how long it
-// takes; a failed one may have ended early.
-func (e *Estimate) add(a *compile.Action, history []*cache.Record, before *cache.Record) float64 {
+// estimate counts a node that may run and returns its past. Its newest good record
+// says best how long it takes; a failed one may have ended early.
+func (m *maker) estimate(a *compile.Action, history []*cache.Record, before *cache.Record) Past {
+	e := &m.plan.Estimate
 	for i := len(history) - 1; i >= 0; i-- {
 		if history[i].Outcome.State == cache.OK {
 			before = history[i]
@@ -94,10 +95,16 @@ func (e *Estimate) add(a *compile.Action, history []*cache.Record, before *cache
 	}
 	if before == nil {
 		e.Unknown++
-		return 0
+		return Past{}
 	}
 	e.Known++
-	e.Seconds += before.Time.Seconds
-	e.GPUSeconds += before.Time.Seconds * float64(len(a.Resources.GPUs))
-	return before.Time.Seconds
+	past := Past{Seconds: before.Time.Seconds, Setup: before.Time.Setup}
+	more := past.Setup
+	if a.Batch != "" {
+		more = max(0, past.Setup-m.setups[a.Batch])
+		m.setups[a.Batch] += more
+	}
+	e.Seconds += past.Seconds + more
+	e.GPUSeconds += (past.Seconds + more) * float64(len(a.Resources.GPUs))
+	return past
 }

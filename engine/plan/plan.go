@@ -15,6 +15,7 @@ import (
 	"github.com/sotabuild/sotabuild/engine/cache"
 	"github.com/sotabuild/sotabuild/engine/graph"
 	"github.com/sotabuild/sotabuild/engine/key"
+	"github.com/sotabuild/sotabuild/engine/plan/origin"
 )
 
 // Verdict is what plan says of a node.
@@ -90,7 +91,13 @@ type Node struct {
 	Reason  Reason
 	Key     key.Key       // zero when it cannot be known yet
 	Record  *cache.Record // the hit, when Cached; the failure, when given up
-	Seconds float64       // what it took the last time, for a node that may run; 0 is not known
+	Past    Past          // of a node that may run
+}
+
+// Past is what a node took the last time; zero is not known.
+type Past struct {
+	Seconds float64
+	Setup   float64 // of its task before, which the nodes of a batch share
 }
 
 // Counts are totals by what apply would do.
@@ -117,6 +124,7 @@ type Plan struct {
 	// Rounds are the totals of what is run beside the graph, for Totals; Make
 	// leaves them empty.
 	Rounds Counts
+	made   origin.Names // who made the inputs that changed
 }
 
 // Budget bounds a run. Zero fields bound nothing.
@@ -139,7 +147,8 @@ type Root struct {
 }
 
 // Estimate adds up what the nodes that may run took the last time, each by its
-// newest good record, or that of the record it was compared with. It is work,
+// newest good record, or that of the record it was compared with, and what their
+// servers took to come up, once for each batch. It is work,
 // not waiting: nodes may run side by side, and a Later one may be cut off.
 type Estimate struct {
 	Seconds    float64

@@ -166,6 +166,13 @@ func TestPlanText(t *testing.T) {
 			w.memory = newMemory(w.records...)
 			return c, Options{}
 		},
+		"another_result": func(t *testing.T, w *world) (campaign, Options) {
+			c := done(w, t)
+			again := *newest(w.History(chatA1))
+			again.Outputs = []cache.Output{{Name: "row", Digest: key.Sum([]byte("another row"))}}
+			w.put(again)
+			return c, Options{}
+		},
 		"skipped": func(t *testing.T, w *world) (campaign, Options) {
 			c := done(w, t)
 			c.skip = "excluded by the user"

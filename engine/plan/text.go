@@ -8,7 +8,6 @@ import (
 	"github.com/sotabuild/sotabuild/engine/cache"
 	"github.com/sotabuild/sotabuild/engine/compile"
 	"github.com/sotabuild/sotabuild/engine/graph"
-	"github.com/sotabuild/sotabuild/engine/key"
 )
 
 // Line is one line of a plan for people. A writer may colour it by its mark.
@@ -183,7 +182,10 @@ func (e Estimate) String() string {
 	case e.Known == 0:
 		return "Estimate: none, as nothing like it was run before."
 	}
-	s := "Estimate: up to " + seconds(e.Seconds) + " of work"
+	s := "Estimate: up to " + cache.Span{Seconds: e.Seconds}.String() + " of work"
+	if e.Seconds < 1 {
+		s = "Estimate: less than 1 s of work"
+	}
 	if e.GPUSeconds > 0 {
 		s += fmt.Sprintf(", %.2f GPU-hours", e.GPUSeconds/3600)
 	}
@@ -192,14 +194,6 @@ func (e Estimate) String() string {
 		s += fmt.Sprintf("; %d unknown", e.Unknown)
 	}
 	return s + "."
-}
-
-func seconds(s float64) string {
-	d := time.Duration(s * float64(time.Second))
-	if d < time.Minute {
-		return d.Round(100 * time.Millisecond).String()
-	}
-	return d.Round(time.Second).String()
 }
 
 // Why is a node's reason as a phrase, without its address: "flag threads 1 → 2".
@@ -226,7 +220,7 @@ func (p *Plan) cause(g *compile.Graph, id graph.NodeID) string {
 		if why.Text != "" {
 			return why.Text
 		}
-		return changesText(why.Changes, kind.Words)
+		return p.changesText(g, id, kind.Words)
 	case CauseInput:
 		return "waits for " + g.Actions[why.Root].Addr
 	case CauseRetry:
@@ -260,8 +254,9 @@ func (p *Plan) cause(g *compile.Graph, id graph.NodeID) string {
 
 // changesText names the first differing facts, by the kind's words for those
 // whose values say nothing.
-func changesText(changes []key.Change, words map[string]string) string {
+func (p *Plan) changesText(g *compile.Graph, id graph.NodeID, words map[string]string) string {
 	const most = 3
+	changes := p.Nodes[id].Reason.Changes
 	var parts []string
 	for i, c := range changes {
 		if i == most {
@@ -270,7 +265,7 @@ func changesText(changes []key.Change, words map[string]string) string {
 		}
 		text, ok := words[c.Name]
 		if !ok {
-			text = c.String()
+			text = p.change(g, id, c)
 		}
 		parts = append(parts, text)
 	}
@@ -278,7 +273,7 @@ func changesText(changes []key.Change, words map[string]string) string {
 }
 
 func resultText(r *cache.Record) string {
-	text := fmt.Sprintf("has a result of %s from %s, after %s", r.Time.Started.UTC().Format(time.RFC3339), host(r), seconds(r.Time.Seconds))
+	text := fmt.Sprintf("has a result of %s from %s, after %s", r.Time.Started.UTC().Format(time.RFC3339), host(r), r.Time)
 	if r.Outcome.State == cache.Failed {
 		text = "failed for good: " + r.Outcome.Text() + "; it " + text
 	}

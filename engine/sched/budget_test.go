@@ -9,9 +9,11 @@ import (
 	"time"
 
 	"github.com/sotabuild/sotabuild/engine/compile"
+	"github.com/sotabuild/sotabuild/engine/event"
 	"github.com/sotabuild/sotabuild/engine/plan"
 	"github.com/sotabuild/sotabuild/engine/sched"
 	"github.com/sotabuild/sotabuild/engine/sched/budget"
+	"github.com/sotabuild/sotabuild/executors"
 )
 
 // sides are two frameworks with three candidates each on one GPU, with a
@@ -58,12 +60,10 @@ func TestBudget(t *testing.T) {
 		if got, want := strings.Join(started(w), " "), "a1 b1 a2"; got != want {
 			t.Errorf("started %s, want %s", got, want)
 		}
-		said := false
-		for _, e := range w.events {
-			said = said || e.Node == "b2" && e.State == "cancelled" && strings.Contains(e.Reason, "over the budget")
-		}
-		if !said {
-			t.Errorf("no event says why b2 was left:\n%s", w.transcript())
+		for node, want := range map[string]string{"b2": "over the budget: 0.001 GPU-hours are left, and it would take about 10.5s on 1 GPU", "sum": "needs b2"} {
+			if !slices.ContainsFunc(w.events, func(e event.Event) bool { return e.Node == node && e.State == "cancelled" && e.Reason == want }) {
+				t.Errorf("no event says why %s was left, %q:\n%s", node, want, w.transcript())
+			}
 		}
 
 		// What is left is a plan that the next apply finishes; the sum is cut off.
@@ -138,6 +138,74 @@ func TestABatchStartsWithWhatFits(t *testing.T) {
 		w.wantSummary(w.must(), sched.Summary{OK: 1, Cached: 2})
 		if got := strings.Join(started(w), " "); got != "c3" {
 			t.Errorf("then started %s", got)
+		}
+	})
+}
+
+// Servers hold their GPUs while they come up: of three cells of 10 s behind a
+// server of 20 s only two end within 45 GPU-seconds, and the plan says 50 s for
+// all. A node that was never run takes as long as the others did, server and all.
+func TestABudgetCountsServersThatComeUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		script := map[string][]act{}
+		var decls []compile.Decl
+		for _, n := range []string{"c1", "c2", "c3", "new"} {
+			script[n] = slices.Repeat([]act{{takes: 10 * time.Second}}, 3)
+			decls = append(decls, batched("life", on(compile.Resources{GPUs: []string{"0"}, Quiet: true}, decl(n, cell))))
+		}
+		m := newMachine(steps(script))
+		m.boot = 20 * time.Second
+		w := newWorld(t, m, decls[:3]...)
+		w.must()
+		up := slices.IndexFunc(w.events, func(e event.Event) bool { return e.Type == event.TaskUp })
+		if up < 0 || w.events[up].Seconds != 20 || w.events[up].Node != "c1" {
+			t.Errorf("the server came up without a word:\n%s", w.transcript())
+		}
+		for _, n := range []string{"c1", "c3"} {
+			if r := w.store.History(n)[0]; r.Time.Seconds != 10 || r.Time.Setup != 20 {
+				t.Errorf("the record of %s says %+v", n, r.Time)
+			}
+		}
+		for i := range decls {
+			decls[i].Spec = spec{Text: decls[i].Addr + " changed"}
+		}
+		w.declare(decls[:3]...)
+		if e := w.plan().Estimate; e.Seconds != 50 || e.GPUSeconds != 50 {
+			t.Errorf("the plan's estimate is %+v, want 50 s", e)
+		}
+		w.budget = plan.Budget{GPUSeconds: 45}
+		if f := budget.Forecast(w.graph, w.plan(), w.store.Kind, time.Now()); len(f) != 1 || f[0].Left != 1 || f[0].Seconds != 50 {
+			t.Errorf("forecast: %+v", f)
+		}
+		w.wantSummary(w.must(), sched.Summary{OK: 2, Left: 1})
+
+		decls[3].Batch = "another life"
+		w.declare(decls[3])
+		for _, seconds := range []float64{29, 31} {
+			w.budget = plan.Budget{GPUSeconds: seconds}
+			if f := budget.Forecast(w.graph, w.plan(), w.store.Kind, time.Now()); (f[0].Left == 0) != (seconds > 30) {
+				t.Errorf("%g s: %+v", seconds, f)
+			}
+		}
+	})
+}
+
+// A server that never comes up holds its GPU all the same: two attempts of 30 s
+// for both of its cells are 30 s for each apply to come, and not none or 60.
+func TestAServerThatNeverComesUpIsCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dead := slices.Repeat([]act{{takes: 30 * time.Second, death: executors.ClassUnhealthy}}, 2)
+		gpu := compile.Resources{GPUs: []string{"0"}, Quiet: true}
+		w := newWorld(t, newMachine(steps(map[string][]act{"c1": dead})), on(gpu, batched("life", decl("c1", cell))), on(gpu, batched("life", decl("c2", cell))))
+		w.must()
+		for _, n := range []string{"c1", "c2"} {
+			h := w.store.History(n)
+			if last := h[len(h)-1]; len(h) != 2 || last.Time.Seconds != 0 || last.Time.Setup != 30 || last.Time.String() != "30s" {
+				t.Errorf("%s has %d records, the last of %+v", n, len(h), last.Time)
+			}
+		}
+		if e := w.plan().Estimate; e.Seconds != 30 || e.GPUSeconds != 30 || e.Known != 2 {
+			t.Errorf("the estimate is %+v, want 30 s", e)
 		}
 	})
 }

@@ -291,9 +291,14 @@ func (m *machine) live(p *process) {
 	defer close(p.done)
 	exit := runner.ExitRecord{Task: p.task.ID, Started: time.Now().UTC()}
 	p.out = executors.Outcome{Reason: executors.Exited}
-	if m.boot > 0 && !m.pause(p, m.boot) {
-		p.out.Reason = executors.Stopped
-		return
+	if m.boot > 0 {
+		up := runner.ProcessRecord{Name: "server.0", Started: time.Now()}
+		if !m.pause(p, m.boot) {
+			p.out.Reason = executors.Stopped
+			return
+		}
+		up.Healthy = time.Now()
+		p.write("up.json", []runner.ProcessRecord{up})
 	}
 	for _, s := range p.spec.Steps {
 		addr := s.Argv[1]

@@ -13,17 +13,13 @@ import (
 )
 
 // rank gives each node that may run its urgency: the seconds of the longest
-// path from its start to the end of the graph, by what its nodes took last, or
-// 1 s. Ids are topological, so one walk from the end is enough.
+// path from its start to the end of the graph. Ids are topological, so one walk
+// from the end is enough.
 func (s *scheduler) rank() {
 	for i := len(s.nodes) - 1; i >= 0; i-- {
 		n, a := &s.nodes[i], &s.graph.Actions[i]
 		if may(s.cfg.Plan.Nodes[i].Verdict) {
-			seconds := 1.0
-			if h := s.cfg.Store.History(a.Addr); len(h) > 0 && h[len(h)-1].Time.Seconds > 0 {
-				seconds = h[len(h)-1].Time.Seconds
-			}
-			n.urgency += seconds
+			n.urgency += s.length(graph.NodeID(i))
 		}
 		for _, inputs := range [][]graph.NodeID{a.Data, a.Orders} {
 			for _, in := range inputs {
@@ -31,6 +27,15 @@ func (s *scheduler) rank() {
 			}
 		}
 	}
+}
+
+// length is what a node took the last time in seconds, by what the plan compares
+// it with, or 1 s.
+func (s *scheduler) length(id graph.NodeID) float64 {
+	if last := s.cfg.Plan.Nodes[id].Past.Seconds; last > 0 {
+		return last
+	}
+	return 1
 }
 
 // may reports whether a node with this verdict may have to run.

@@ -39,7 +39,7 @@ func TestTheFirstInterruptDrains(t *testing.T) {
 		m, nodes := long()
 		w := newWorld(t, m, nodes...)
 		w.after(15 * time.Second)
-		w.wantSummary(w.must(), sched.Summary{OK: 2, Cancelled: 3, Interrupted: true})
+		w.wantSummary(w.must(), sched.Summary{OK: 2, Unbegun: 3, Interrupted: true})
 		w.golden("drain")
 		w.wantNothingLeft()
 		w.wantOutcomes("a ok", "b ok")
@@ -91,8 +91,8 @@ func TestADrainOfWhatDiesLeavesWhatNeverBegan(t *testing.T) {
 				if got := w.outcomes(); len(got) != 1 || !strings.HasPrefix(got[0], "a failed ") {
 					t.Errorf("records %v, want one, of the step that ran", got)
 				}
-				if sum.Cancelled != 2 || !sum.Interrupted || len(m.started) != 1 {
-					t.Errorf("summary %+v after %d tasks; want two nodes cancelled and no second task", sum, len(m.started))
+				if sum.Unbegun != 2 || !sum.Interrupted || len(m.started) != 1 {
+					t.Errorf("summary %+v after %d tasks; want two nodes that never began and no second task", sum, len(m.started))
 				}
 				w.wantNothingLeft()
 			})
@@ -110,7 +110,7 @@ func TestADrainOfWhatHasNotBegunEndsIt(t *testing.T) {
 		if sum.Seconds != 15 {
 			t.Errorf("it took %g s", sum.Seconds)
 		}
-		w.wantSummary(sum, sched.Summary{Cancelled: 5, Interrupted: true})
+		w.wantSummary(sum, sched.Summary{Unbegun: 5, Interrupted: true})
 		if d := cmp.Diff([]string{"+3"}, w.drained()); d != "" {
 			t.Errorf("what was said (-want +got):\n%s", d)
 		}
@@ -140,7 +140,7 @@ func TestTheSecondInterruptStopsADrainedTask(t *testing.T) {
 		if sum.Seconds != 6 {
 			t.Errorf("it took %g s", sum.Seconds)
 		}
-		w.wantSummary(sum, sched.Summary{Cancelled: 5, Interrupted: true})
+		w.wantSummary(sum, sched.Summary{Cancelled: 1, Unbegun: 4, Interrupted: true})
 		w.wantNothingLeft()
 		w.wantOutcomes()
 	})
@@ -160,8 +160,8 @@ func TestADrainOfACopiedFolder(t *testing.T) {
 		want sched.Summary
 		said string
 	}{
-		"sent":     {nil, sched.Summary{OK: 1, Cancelled: 4, Interrupted: true}, "what runs finishes; what has not begun is left"},
-		"not sent": {errors.New("no route"), sched.Summary{OK: 3, Cancelled: 2, Interrupted: true}, "no route"},
+		"sent":     {nil, sched.Summary{OK: 1, Unbegun: 4, Interrupted: true}, "what runs finishes; what has not begun is left"},
+		"not sent": {errors.New("no route"), sched.Summary{OK: 3, Unbegun: 2, Interrupted: true}, "no route"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -222,7 +222,7 @@ func TestTheSecondInterruptStopsTheTasks(t *testing.T) {
 		m, nodes := long()
 		w := newWorld(t, m, nodes...)
 		w.after(15*time.Second, 16*time.Second)
-		w.wantSummary(w.must(), sched.Summary{OK: 1, Cancelled: 4, Interrupted: true})
+		w.wantSummary(w.must(), sched.Summary{OK: 1, Cancelled: 1, Unbegun: 3, Interrupted: true})
 		w.golden("kill")
 		if m.alive() != 0 || len(w.store.Intents()) != 0 {
 			t.Errorf("left: %d tasks, intents %v", m.alive(), w.store.Intents())
@@ -245,7 +245,7 @@ func TestTheEndOfTheContextStopsTheTasks(t *testing.T) {
 		if err != nil || time.Since(w.began) != 15*time.Second {
 			t.Errorf("err %v after %s", err, time.Since(w.began))
 		}
-		w.wantSummary(sum, sched.Summary{OK: 1, Cancelled: 4, Interrupted: true})
+		w.wantSummary(sum, sched.Summary{OK: 1, Cancelled: 2, Unbegun: 2, Interrupted: true})
 		if m.alive() != 0 {
 			t.Error("a task is left")
 		}
@@ -261,6 +261,15 @@ func TestTheThirdInterruptLeavesAtOnce(t *testing.T) {
 		sum := w.must()
 		if sum.Seconds != 17 || !sum.Interrupted {
 			t.Errorf("left after %g s", sum.Seconds)
+		}
+		// a had finished, b was stopped and deaf left; c and what needs them never began.
+		if sum.OK != 1 || sum.Cancelled != 2 || sum.Unbegun != 3 {
+			t.Errorf("summary %+v", sum)
+		}
+		for _, e := range w.events {
+			if e.Type == event.NodeFinished && e.Node == "deaf" && !strings.HasPrefix(e.Reason, "left with its task, which may still run") {
+				t.Errorf("of a node that still runs it is said: %q", e.Reason)
+			}
 		}
 		n := len(w.events)
 		m.cutLifelines()
@@ -279,7 +288,7 @@ func TestAnInterruptBeforeTheStartStartsNothing(t *testing.T) {
 		m, nodes := long()
 		w := newWorld(t, m, nodes...)
 		w.interrupt <- struct{}{}
-		w.wantSummary(w.must(), sched.Summary{Cancelled: 5, Interrupted: true})
+		w.wantSummary(w.must(), sched.Summary{Unbegun: 5, Interrupted: true})
 		if len(m.started) != 0 {
 			t.Error("a task was started")
 		}

@@ -126,7 +126,7 @@ func (s *scheduler) conclude(id graph.NodeID, d work.Done) {
 	to := failed
 	switch {
 	case d.Record == nil && (s.level >= kill || s.level == drain && d.Outcome.Class == string(executors.ClassInterrupted)):
-		to = cancelled
+		to, n.begun = cancelled, d.Outcome.Reason != work.Left
 	case d.Outcome.State == cache.OK:
 		to = succeeded
 	case d.Outcome.State == cache.Rejected:
@@ -165,6 +165,7 @@ func (s *scheduler) retire(u *unit, end work.Ended) {
 	}
 	for _, id := range u.nodes {
 		if s.nodes[id].state == running {
+			s.nodes[id].begun = true
 			s.set(id, cancelled, event.Event{Type: event.NodeFinished, State: cancelled.String(), Reason: "its end could not be recorded"})
 		}
 	}

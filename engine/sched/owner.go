@@ -14,6 +14,7 @@ import (
 	"github.com/sotabuild/sotabuild/engine/sched/budget"
 	"github.com/sotabuild/sotabuild/engine/sched/pool"
 	"github.com/sotabuild/sotabuild/engine/sched/work"
+	"github.com/sotabuild/sotabuild/executors"
 )
 
 // level is how far a run was interrupted.
@@ -228,11 +229,19 @@ func (s *scheduler) fail(err error) {
 	s.raise(kill)
 }
 
+// leftRunning is the reason of a node that ran when the run was left.
+const leftRunning = "left with its task, which may still run; the next apply ends it, and keeps what has finished"
+
 // cancelRest ends what is not final when the run is over.
 func (s *scheduler) cancelRest() {
 	for i := range s.nodes {
-		if !s.nodes[i].state.final() {
-			s.set(graph.NodeID(i), cancelled, event.Event{Type: event.NodeFinished, State: cancelled.String()})
+		n, e := &s.nodes[i], event.Event{Type: event.NodeFinished, State: cancelled.String()}
+		switch {
+		case n.state.final():
+			continue
+		case n.state == running:
+			n.begun, e.Class, e.Reason = true, string(executors.ClassInterrupted), leftRunning
 		}
+		s.set(graph.NodeID(i), cancelled, e)
 	}
 }

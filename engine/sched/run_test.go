@@ -601,6 +601,32 @@ func TestTheLongestPathGoesFirst(t *testing.T) {
 	})
 }
 
+// A server's cells run one after the other: ten of 2 s are a longer way than one of
+// 9 s on the same GPU, and go first when the lengths are known.
+func TestABatchIsAsLongAsItsNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gpu := compile.Resources{GPUs: []string{"0"}}
+		script := map[string][]act{"one": slices.Repeat([]act{{takes: 9 * time.Second}}, 2)}
+		decls := []compile.Decl{on(gpu, decl("one", cell))}
+		for i := range 10 {
+			addr := fmt.Sprintf("many%d", i)
+			script[addr] = slices.Repeat([]act{{takes: 2 * time.Second}}, 2)
+			decls = append(decls, on(gpu, batched("life", decl(addr, cell))))
+		}
+		w := newWorld(t, newMachine(steps(script)), decls...)
+		w.must()
+		for i := range decls {
+			decls[i].Spec = spec{Text: decls[i].Addr + " changed"}
+		}
+		w.declare(decls...)
+		w.events = nil
+		w.must()
+		if got := started(w); got[0] != "many0" || got[10] != "one" {
+			t.Errorf("started %v", got)
+		}
+	})
+}
+
 // Each batch waits for a twin whose first is held in the other one.
 func TestBatchesThatWaitForEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

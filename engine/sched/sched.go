@@ -63,6 +63,7 @@ type Config struct {
 	// Slots is how many ordinary nodes (no GPU, not quiet) may run at once on
 	// one host; 0 is the number of CPUs.
 	Slots int
+	Name  string // of what is applied, for events
 	Run   string // id of this apply, for events and records
 	Tool  string // version, for records
 	Host  string // name of this host, for records
@@ -78,9 +79,10 @@ type Config struct {
 }
 
 // Summary is what a run came to. Every node that the plan did not skip is
-// counted once.
+// counted once. Cancelled ones had begun, Unbegun ones had not when the run was
+// interrupted: they are what the next run goes on with.
 type Summary struct {
-	OK, Cached, Failed, KeptFailures, Blocked, Cancelled int
+	OK, Cached, Failed, KeptFailures, Blocked, Cancelled, Unbegun int
 	// FailedNodes are the addresses that failed without leaving a result, in
 	// graph order; they decide the exit code. A failure kept from an earlier
 	// run is one of them, so that a second apply cannot look like a success.
@@ -105,14 +107,14 @@ func Run(ctx context.Context, cfg Config) (Summary, error) {
 	}
 	s := newScheduler(ctx, cfg)
 	defer s.close()
-	s.say(event.Event{Type: event.ApplyStarted, Counts: planned(cfg.Plan.Counts)})
+	s.say(event.Event{Type: event.ApplyStarted, Text: cfg.Name, Counts: planned(cfg.Plan.Counts)})
 	s.adoptFirst()
 	s.loop()
 	s.cancelRest()
 	sum := s.summary()
 	s.say(event.Event{Type: event.ApplyFinished, Seconds: sum.Seconds, Counts: map[string]int{
 		"ok": sum.OK, "cached": sum.Cached, "failed": sum.Failed, "kept_failures": sum.KeptFailures,
-		"blocked": sum.Blocked, "cancelled": sum.Cancelled, "left": sum.Left,
+		"blocked": sum.Blocked, "cancelled": sum.Cancelled + sum.Unbegun, "unbegun": sum.Unbegun, "left": sum.Left,
 	}})
 	return sum, s.err
 }

@@ -49,6 +49,7 @@ type node struct {
 	first    graph.NodeID  // while a twin: the node that holds the key
 	twins    []graph.NodeID
 	batch    *batch // nil: it runs by itself
+	begun    bool   // while cancelled: it ran
 }
 
 // batch is the nodes of one batch id. Its ready nodes are held until all its
@@ -135,6 +136,8 @@ func (s *scheduler) summary() Summary {
 			sum.Blocked++
 		case st == cancelled && s.nodes[i].why == LeftOut:
 			sum.Left++
+		case st == cancelled && !s.nodes[i].begun:
+			sum.Unbegun++
 		case st == cancelled:
 			sum.Cancelled++
 		}

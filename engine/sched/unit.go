@@ -46,8 +46,8 @@ func (s *scheduler) queue(ids ...graph.NodeID) {
 		r := s.graph.Actions[id].Resources
 		u.GPUs = append(u.GPUs, r.GPUs...)
 		u.Quiet = u.Quiet || r.Quiet
-		u.Urgency = max(u.Urgency, s.nodes[id].urgency)
 	}
+	u.Urgency = s.urgency(ids)
 	if !s.cfg.Plan.Budget.Empty() {
 		u.Turn, u.Urgency = budget.Turn(s.graph, ids), 0
 	}
@@ -58,6 +58,18 @@ func (s *scheduler) queue(ids ...graph.NodeID) {
 		return
 	}
 	u.host.Offer(u)
+}
+
+// urgency is the longest path from the start of nodes that run one after the
+// other: all of them, then what follows.
+func (s *scheduler) urgency(ids []graph.NodeID) float64 {
+	own, setup, rest := 0.0, 0.0, 0.0
+	for _, id := range ids {
+		own += s.length(id)
+		setup = max(setup, s.cfg.Plan.Nodes[id].Past.Setup)
+		rest = max(rest, s.nodes[id].urgency-s.length(id))
+	}
+	return setup + own + rest
 }
 
 // doom blocks the nodes of a unit that can never start.

@@ -103,6 +103,7 @@ func (s *server) version(w http.ResponseWriter, _ *http.Request) error {
 func (s *server) models(w http.ResponseWriter, _ *http.Request) error {
 	return reply(w, map[string]any{"object": "list", "data": []any{map[string]any{
 		"id": s.name, "object": "model", "created": s.started.Unix(), "owned_by": "tinyserve", "max_model_len": s.limit,
+		"meta": map[string]any{"n_vocab": vocab.Size},
 	}}})
 }
 

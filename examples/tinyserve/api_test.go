@@ -334,7 +334,7 @@ func TestTokenize(t *testing.T) {
 		t.Errorf("%d %s", status, body)
 	}
 	_, _, models := call(t, "GET", web.URL+"/v1/models", "")
-	if !strings.Contains(models, `"id":"tiny"`) || !strings.Contains(models, `"max_model_len":2048`) {
+	if !strings.Contains(models, `"id":"tiny"`) || !strings.Contains(models, `"max_model_len":2048`) || !strings.Contains(models, `"meta":{"n_vocab":512}`) {
 		t.Errorf("models %s", models)
 	}
 }

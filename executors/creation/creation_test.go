@@ -1,12 +1,15 @@
 package creation
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -123,6 +126,47 @@ func TestTemporaryFolders(t *testing.T) {
 	check()
 	if err := Drop(filepath.Join(dir, "nowhere")); err != nil {
 		t.Errorf("dropping what is not there: %v", err)
+	}
+}
+
+// TestMain is also the other process of the test below: it makes and drops its
+// temporary folder as often as its argument says.
+func TestMain(m *testing.M) {
+	if len(os.Args) != 3 || os.Args[1] != "temp" {
+		os.Exit(m.Run())
+	}
+	times, err := strconv.Atoi(os.Args[2])
+	for range times {
+		var path string
+		if path, err = SystemTemp(); err == nil {
+			err = errors.Join(os.WriteFile(filepath.Join(path, "file"), nil, 0o600), DropSystemTemp())
+		}
+		if err != nil {
+			break
+		}
+	}
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+}
+
+// TestSystemTempOfManyProcesses: whoever is the last in the folder removes it,
+// and takes it from nobody who comes meanwhile.
+func TestSystemTempOfManyProcesses(t *testing.T) {
+	root := t.TempDir()
+	t.Setenv("TMPDIR", root)
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			if out, err := exec.Command(os.Args[0], "temp", "300").CombinedOutput(); err != nil {
+				t.Errorf("%v: %s", err, out)
+			}
+		})
+	}
+	all.Wait()
+	if left, err := os.ReadDir(root); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
 	}
 }
 

@@ -19,6 +19,11 @@ func Temp(dir string) (string, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", fmt.Errorf("making the folder of temporary files: %w", err)
 	}
+	return within(dir)
+}
+
+// within is Temp in a folder that is there.
+func within(dir string) (string, error) {
 	left, err := Orphans(dir)
 	for _, path := range left {
 		err = errors.Join(err, os.RemoveAll(path))
@@ -70,11 +75,22 @@ func Orphans(dir string) ([]string, error) {
 
 // SystemTemp is Temp for commands that have no store, in the system's folder for
 // temporary files. An error may say that our folder there is not ours alone.
-func SystemTemp() (string, error) {
+func SystemTemp() (path string, err error) {
 	dir := systemDir()
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return "", fmt.Errorf("making the folder of temporary files: %w", err)
+	for range 100 { // that another process drops the last one in it each time is no chance
+		if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return "", fmt.Errorf("making the folder of temporary files: %w", err)
+		}
+		if path, err = tempOfOurs(dir); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
 	}
+	return path, err
+}
+
+// tempOfOurs is Temp in a folder that is there and ours alone. It is ErrNotExist
+// where another process, which was the last in it, removes it meanwhile.
+func tempOfOurs(dir string) (string, error) {
 	info, err := os.Lstat(dir)
 	if err != nil {
 		return "", fmt.Errorf("looking at the folder of temporary files: %w", err)
@@ -82,7 +98,7 @@ func SystemTemp() (string, error) {
 	if st, ok := info.Sys().(*syscall.Stat_t); !ok || !info.IsDir() || int(st.Uid) != os.Getuid() || info.Mode().Perm()&0o077 != 0 {
 		return "", fmt.Errorf("%s is not a folder of ours alone, and temporary files need one; remove it, or set TMPDIR to another place", dir)
 	}
-	return Temp(dir)
+	return within(dir)
 }
 
 // DropSystemTemp removes what SystemTemp made, if it did.

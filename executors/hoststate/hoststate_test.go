@@ -36,6 +36,7 @@ func sleeper(t *testing.T, env ...string) (pid int, end func()) {
 // what was there before and what has ended is neither. Two applies are
 // compared, each with its own beginning, where the first was killed.
 func TestWhatIsLeft(t *testing.T) {
+	first, second := fmt.Sprintf("first-%d", os.Getpid()), fmt.Sprintf("second-%d", os.Getpid()) // as no other apply on this host
 	dir := t.TempDir()
 	tools := t.TempDir()
 	t.Setenv("PATH", tools)
@@ -47,40 +48,40 @@ func TestWhatIsLeft(t *testing.T) {
 	}
 	smi("echo GPU-1, 7, old, 70\n")
 	sleeper(t, executors.EnvTask+"=of-another-apply")
-	if err := Begin(t.Context(), dir, "first"); err != nil {
+	if err := Begin(t.Context(), dir, first); err != nil {
 		t.Fatal(err)
 	}
 	if _, ok, err := Last(dir); ok || err != nil {
 		t.Errorf("an apply under way has a look after: %v", err)
 	}
-	ours, end := sleeper(t, executors.EnvTask+"=first-task-1")
-	if err := Begin(t.Context(), dir, "second"); err != nil {
+	ours, end := sleeper(t, executors.EnvTask+"="+first+"-task-1")
+	if err := Begin(t.Context(), dir, second); err != nil {
 		t.Fatal(err)
 	}
 	sleeper(t)
-	sleeper(t, executors.EnvTask+"=firstborn-9", "X=a run whose id begins alike")
-	_, gone := sleeper(t, executors.EnvTask+"=second-task-2")
+	sleeper(t, executors.EnvTask+"="+first+"born-9", "X=a run whose id begins alike")
+	_, gone := sleeper(t, executors.EnvTask+"="+second+"-task-2")
 	gone()
 	smi("echo GPU-1, 9, new, 90\n")
 	list, err := End(t.Context(), dir)
-	if err != nil || len(list) != 2 || list[0].Run != "first" || list[1].Run != "second" {
+	if err != nil || len(list) != 2 || list[0].Run != first || list[1].Run != second {
 		t.Fatalf("%+v, %v", list, err)
 	}
-	d := Compare("first", list[0].Before, *list[0].After)
-	if want := fmt.Sprintf("%d cat of task first-task-1", ours); len(d.Ours) != 1 || d.Ours[0] != want || d.Empty() {
+	d := Compare(first, list[0].Before, *list[0].After)
+	if want := fmt.Sprintf("%d cat of task %s-task-1", ours, first); len(d.Ours) != 1 || d.Ours[0] != want || d.Empty() {
 		t.Errorf("ours are %q, want %q", d.Ours, want)
 	}
 	if lines := strings.Join(d.Lines(), "\n"); !strings.Contains(lines, "still runs: ") || !strings.Contains(lines, "on a GPU now and not before: GPU-1, 9, new, 90\non a GPU before and not now: GPU-1, 7, old, 70") {
 		t.Errorf("the lines are\n%s", lines)
 	}
-	if d = Compare("second", list[1].Before, *list[1].After); len(d.Ours) != 0 || !slices.ContainsFunc(d.Others, func(s string) bool { return strings.HasSuffix(s, " cat") }) {
+	if d = Compare(second, list[1].Before, *list[1].After); len(d.Ours) != 0 || !slices.ContainsFunc(d.Others, func(s string) bool { return strings.HasSuffix(s, " cat") }) {
 		t.Errorf("of the second: %+v", d)
 	}
 	end()
 	if list, err = End(t.Context(), dir); err != nil || len(list) != 0 {
 		t.Errorf("they were compared: %+v, %v", list, err)
 	}
-	if r, ok, err := Last(dir); !ok || r.Run != "second" || err != nil {
+	if r, ok, err := Last(dir); !ok || r.Run != second || err != nil {
 		t.Errorf("the last is %q, %v", r.Run, err)
 	}
 }

@@ -174,7 +174,7 @@ func TestStartingTwiceIsOneStart(t *testing.T) {
 			t.Errorf("handles %v and %v", h, handles[0])
 		}
 	}
-	trial.Until(t, 20*time.Second, "its end", func() bool { return len(alive(t, task)) == 0 })
+	trial.Until(t, time.Minute, "its end", func() bool { return len(alive(t, task)) == 0 })
 	if again := start(t, New(trial.Self()), task); again != handles[0] {
 		t.Errorf("after its end: handle %v, want %v", again, handles[0])
 	}

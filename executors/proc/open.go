@@ -30,24 +30,33 @@ func Listeners(port int) ([]Socket, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading the socket table: %w", err)
 		}
-		for line := range strings.Lines(string(text)) {
-			// sl local remote state queues timer retransmits uid timeout inode
-			fields := strings.Fields(line)
-			if len(fields) < 10 || fields[3] != "0A" {
-				continue
-			}
-			addr, err := address(fields[1])
-			if err != nil {
-				return nil, fmt.Errorf("reading the socket table: %w", err)
-			}
-			uid, err1 := strconv.Atoi(fields[7])
-			inode, err2 := strconv.ParseUint(fields[9], 10, 64)
-			if err := errors.Join(err1, err2); err != nil {
-				return nil, fmt.Errorf("reading the socket table: %w", err)
-			}
-			if int(addr.Port()) == port {
-				out = append(out, Socket{addr, inode, uid})
-			}
+		found, err := listening(string(text), port)
+		if err != nil {
+			return nil, fmt.Errorf("reading the socket table: %w", err)
+		}
+		out = append(out, found...)
+	}
+	return out, nil
+}
+
+// listening reads a socket table. The kernel writes it in parts: where sockets
+// come and go meanwhile, one may stand in two of them.
+func listening(table string, port int) ([]Socket, error) {
+	var out []Socket
+	for line := range strings.Lines(table) {
+		// sl local remote state queues timer retransmits uid timeout inode
+		fields := strings.Fields(line)
+		if len(fields) < 10 || fields[3] != "0A" {
+			continue
+		}
+		addr, err := address(fields[1])
+		uid, err1 := strconv.Atoi(fields[7])
+		inode, err2 := strconv.ParseUint(fields[9], 10, 64)
+		if err := errors.Join(err, err1, err2); err != nil {
+			return nil, err
+		}
+		if s := (Socket{addr, inode, uid}); int(addr.Port()) == port && !slices.Contains(out, s) {
+			out = append(out, s)
 		}
 	}
 	return out, nil

@@ -174,9 +174,11 @@ func newFake(t *testing.T, set map[string]string) fake {
 	return f
 }
 
+// write makes a file at once: a program of Slurm may read it at this moment.
 func (f fake) write(name, text string) {
 	f.t.Helper()
-	if err := os.WriteFile(filepath.Join(f.dir, name), []byte(text), 0o600); err != nil {
+	path := filepath.Join(f.dir, name)
+	if err := errors.Join(os.WriteFile(path+".new", []byte(text), 0o600), os.Rename(path+".new", path)); err != nil {
 		f.t.Fatal(err)
 	}
 }
@@ -319,6 +321,7 @@ func TestForgottenJob(t *testing.T) {
 func TestForgottenJobThatLives(t *testing.T) {
 	t.Parallel()
 	f := newFake(t, nil)
+	f.e.LostGrace = 2 * time.Second
 	task := f.task()
 	h := f.start(task)
 	begun(t, task, "17")

@@ -105,7 +105,7 @@ func newTask(t *testing.T, argv ...string) executors.Task {
 // gone asserts that no job of a task is left and no process of it lives.
 func gone(t *testing.T, e *Executor, task executors.Task) {
 	t.Helper()
-	trial.Until(t, 20*time.Second, "the end of every job", func() bool {
+	trial.Until(t, time.Minute, "the end of every job", func() bool {
 		list, err := e.client.named(context.Background(), "", os.Getuid())
 		if err != nil {
 			t.Fatal(err)

@@ -16,7 +16,6 @@ import (
 
 	"github.com/sotabuild/sotabuild/executors"
 	"github.com/sotabuild/sotabuild/executors/internal/puppet"
-	"github.com/sotabuild/sotabuild/executors/proc"
 	"github.com/sotabuild/sotabuild/executors/runner"
 )
 
@@ -37,11 +36,7 @@ func TestPortThatSomebodyElseHolds(t *testing.T) {
 }
 
 func TestStrangerThatAnswersForTheServer(t *testing.T) {
-	port, claim, err := proc.Claim(0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	claim.Close()
+	port := puppet.Port()
 	s := serve("server", "-touch", "{out}/started")
 	s.Argv = puppet.Self("server", "-touch", "{out}/started") // it never listens
 	s.Port = port
@@ -223,9 +218,9 @@ func TestEndsFromOutside(t *testing.T) {
 
 func TestTotalDeadline(t *testing.T) {
 	j := newJob(t, nil, client("ask", "-started", "{step}/started", "-deaf"), client("never"))
-	j.spec.Deadlines.Total = 2 * time.Second
-	j.outcome(j.run().Outcome, executors.ClassTimeout, "total deadline of 2s")
-	j.outcome(j.step("ask").Outcome, executors.ClassTimeout, "total deadline of 2s")
+	j.spec.Deadlines.Total = 5 * time.Second // so that the step has long begun by then
+	j.outcome(j.run().Outcome, executors.ClassTimeout, "total deadline of 5s")
+	j.outcome(j.step("ask").Outcome, executors.ClassTimeout, "total deadline of 5s")
 	j.noStep("never")
 }
 
@@ -334,9 +329,7 @@ func TestATaskAskedToEndFinishesItsStep(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(j.dir, "go"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	j.letGo()
 	record := j.end()
 	j.outcome(j.step("first").Outcome, "")
 	for id, begun := range map[string]bool{"first": true, "second": false, "third": false} {
@@ -359,9 +352,7 @@ func TestATaskAskedToEndInItsLastStepIsWhole(t *testing.T) {
 	if err := runner.AskDrain(j.dir); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(j.dir, "go"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	j.letGo()
 	record := j.end()
 	j.outcome(record.Outcome, "")
 	j.outcome(j.step("last").Outcome, "")

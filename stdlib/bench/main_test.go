@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"fmt"
 	"math"
 	"net"
 	"net/http/httptest"
@@ -49,8 +50,21 @@ func readOutcome(t *testing.T, dir string) (o runner.StepOutcome) {
 
 // TestMainMeasuresOverLoopback runs the step's client over a real connection
 // and compares its stamps with the server's own: none may be earlier, and the
-// median one not 25 ms later (a bound for a crowded machine).
+// median one not 25 ms later. A crowded machine delays either side now and then,
+// so one good run of some is asked for.
 func TestMainMeasuresOverLoopback(t *testing.T) {
+	var off string
+	for range 20 {
+		if off = mainOverLoopback(t); off == "" {
+			return
+		}
+	}
+	t.Errorf("no run agrees with the server's stamps; in the last %s", off)
+}
+
+// mainOverLoopback returns what of one run came late, "" if nothing did.
+func mainOverLoopback(t *testing.T) (off string) {
+	t.Helper()
 	var mu sync.Mutex
 	stamps := map[int]simserve.Stamp{}
 	h, err := simserve.Handler(simserve.Config{Model: "sim", Prefill: 20 * ms, Step: 2 * ms, Stamp: func(s simserve.Stamp) {
@@ -96,29 +110,26 @@ func TestMainMeasuresOverLoopback(t *testing.T) {
 		delays = append(delays, *q.First-st.Writes[0].Sub(r.Time.Started).Seconds(), *q.Last-st.Writes[9].Sub(r.Time.Started).Seconds())
 	}
 	slices.Sort(delays)
+	ttft, tpot := number(t, r, "ttft/send:p50"), number(t, r, "tpot/excl-first:p50")
 	// The row's start has lost its monotonic part in the file; a microsecond
 	// allows for the two clocks.
-	if n != 8 || delays[0] < -1e-6 || delays[len(delays)/2] > .025 {
-		t.Errorf("%d lines; the client read that much after the server wrote: %v s", n, delays)
-	}
-	if got := number(t, r, "ttft/send:p50"); got < .02 || got > .02+.05 {
-		t.Errorf("time to the first token is %v, the server's schedule says 0.02", got)
-	}
-	if got := number(t, r, "tpot/excl-first:p50"); math.Abs(got-.002) > .002 {
-		t.Errorf("time per token is %v, the server's schedule says 0.002", got)
+	if n != 8 || delays[0] < -1e-6 || ttft < .02 {
+		t.Fatalf("%d lines; the client read that much after the server wrote: %v s; the time to the first token is %v, the server's schedule says 0.02", n, delays, ttft)
 	}
 	if r.Facts.ClientBusy == nil || r.Facts.SendLagP99 == nil {
 		t.Errorf("facts are %+v", r.Facts)
 	}
+	if delays[len(delays)/2] > .025 || ttft > .02+.05 || math.Abs(tpot-.002) > .002 {
+		return fmt.Sprintf("the client read that much after the server wrote: %v s; the time to the first token is %v and per token %v, the server's schedule says 0.02 and 0.002", delays, ttft, tpot)
+	}
+	return ""
 }
 
 // TestMainWritesTheVerdictOfAFailure runs against nothing: exit code 0, since
 // the verdict is written, and no number.
 func TestMainWritesTheVerdictOfAFailure(t *testing.T) {
-	srv := httptest.NewServer(nil)
 	s := spec(prompts(t, 2, 0, 4))
-	s.URL = srv.URL
-	srv.Close() // the port is free again: connections are refused
+	s.URL = "http://127.0.0.1:1" // nobody listens there
 	path, out := specFile(t, s)
 	if code := observe.Main(path, s.URL); code != 0 {
 		t.Fatalf("exit code %d", code)

@@ -215,7 +215,7 @@ func collectHelp(j compile.Job, step compile.StepResult) compile.Result {
 
 // noServer is what to do about a program that does not answer as a server of its
 // definition does.
-const noServer = `if that is not the server, write program = "PATH" of the one that is, or use = "NAME" of the definition that fits it`
+const noServer = `if that is not the server, write program = "PATH" of the one that is; if it is, use = "NAME" of the definition that fits it, or mend the question in a definition of your own`
 
 // asked is the question as it was put.
 func (s AskSpec) asked() string {

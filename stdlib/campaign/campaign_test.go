@@ -240,6 +240,23 @@ func TestFlagsAsWords(t *testing.T) {
 	}
 }
 
+// TestFlagValuesThatAreNotTaken: what is told is to write another value.
+func TestFlagValuesThatAreNotTaken(t *testing.T) {
+	for written, want := range map[string]string{
+		`kernel = "fast"`:       "takes one of naive, blocked, not \"fast\". The default is blocked. Write a value that it takes, or remove the flag;",
+		`prefix_cache = "true"`: "--prefix-cache takes no value, but \"true\" was given. Write prefix_cache = true, without quotes;",
+	} {
+		c := sample.Load(t, strings.Replace(sample.Text, `kernel = "blocked"`, written, 1))
+		f := facts(c)
+		for label := range f.Helps {
+			f.Helps[label] = sample.Help + "  --prefix-cache             keep blocks\n"
+		}
+		if diags := CheckBase(c, f); len(diags) != 1 || !strings.Contains(diags[0].Detail, want) {
+			t.Errorf("%s: %+v, want %q", written, diags, want)
+		}
+	}
+}
+
 // TestUnknownFlags: in flags an error with the place to mend, in a search space
 // a skipped candidate with its reason (R058, R075, DESIGN 11.3).
 func TestUnknownFlags(t *testing.T) {

@@ -323,6 +323,9 @@ func collectBench(j compile.Job, step compile.StepResult) compile.Result {
 	if step.Class != "" {
 		row.Fail(result.Class(step.Class), step.Reason)
 	}
+	if row.Class == result.WrongModel && len(s.Serve) > 0 && !slices.Contains(s.Serve, "{served_name}") {
+		row.Reason += "; the definition's server command has no word {served_name}, which gives the model that name"
+	}
 	s.complete(&row, j, step)
 	out := compile.Result{Outcome: cache.Outcome{State: cache.OK}, Warnings: row.Warnings, Observed: s.Life.Host.observed()}
 	if v := row.Facts.PowerCapped; v != nil {

@@ -69,6 +69,21 @@ func rowOf(t *testing.T, r compile.Result) result.Row {
 	return result.Row{}
 }
 
+// TestTheNameThatNobodyPasses: a server that names its model by itself is told
+// as what its definition lacks.
+func TestTheNameThatNobodyPasses(t *testing.T) {
+	j := cellJob(t, store(t))
+	for _, c := range []struct{ word, want string }{{"{served_name}", "why"}, {"sim", "why; the definition's server command has no word {served_name}, which gives the model that name"}} {
+		spec := j.Spec.(BenchSpec)
+		spec.Serve = []string{"{program}", "--name", c.word}
+		j.Spec = spec
+		r := collectBench(j, compile.StepResult{Class: string(result.WrongModel), Reason: "why"})
+		if row := rowOf(t, r); row.Reason != c.want || r.Outcome.Reason != c.want {
+			t.Errorf("%s: reason %q of the row, %q of the node; want %q", c.word, row.Reason, r.Outcome.Reason, c.want)
+		}
+	}
+}
+
 // TestACellThatNeverRanHasARowWithoutNumbers covers every class of the table:
 // a row always, a number never (R075, R076).
 func TestACellThatNeverRanHasARowWithoutNumbers(t *testing.T) {

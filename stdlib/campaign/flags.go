@@ -127,14 +127,25 @@ func CheckBase(c *lang.Campaign, f Facts) lang.Diagnostics {
 			for _, fi := range help.Check(known, given) {
 				out = append(out, lang.Diagnostic{
 					Severity: lang.Error, Code: string(fi.Class), Summary: summaryOf(fi),
-					Detail: fmt.Sprintf("Framework %q: %s.%s Remove the flag or write one that the program has; "+
-						"`sotabuild show help.%s.server` prints what it knows.", fw.Label, fi.Reason, sentence(fi.Hint), fw.Label),
+					Detail: fmt.Sprintf("Framework %q: %s.%s %s; `sotabuild show help.%s.server` prints what it knows.",
+						fw.Label, fi.Reason, sentence(fi.Hint), instead(fi, flag), fw.Label),
 					Range: flag.Range,
 				})
 			}
 		}
 	}
 	return out
+}
+
+// instead says what to write in place of a flag that the program does not take.
+func instead(fi help.Finding, f lang.Flag) string {
+	switch {
+	case fi.Class == "unknown_flag":
+		return "Remove the flag or write one that the program has"
+	case f.Value.Kind == lang.String && (f.Value.Str == "true" || f.Value.Str == "false"):
+		return fmt.Sprintf("Write %s = %s, without quotes", f.Name, f.Value.Str)
+	}
+	return "Write a value that it takes, or remove the flag"
 }
 
 func withoutFixed(d *lang.Definition) *lang.Definition {

@@ -67,7 +67,7 @@ func (s Spec) prompts(v Ids, r io.Reader) ([]Prompt, error) {
 	case "mooncake":
 		return Mooncake(v, r, s.Prompts)
 	}
-	return nil, fmt.Errorf("kind %q is not known; write one of %q", s.Kind, Kinds)
+	return nil, fmt.Errorf("kind %q is not known; write one of %s", s.Kind, strings.Join(Kinds, ", "))
 }
 
 // Around are the bounds of lengths drawn around n.

@@ -20,7 +20,8 @@ definition "tinyserve" {
   }
 
   flags {
-    context = "max_model_len"
+    context            = "max_model_len"
+    context_from_model = true
   }
 
   failure "oom" {

@@ -22,7 +22,8 @@ func Markdown(stops string) string {
 		if !definitions && strings.HasPrefix(row.Path, definitionRoot) {
 			definitions = true
 			b.WriteString("\n## Blocks of a framework definition\n\n" +
-				"A definition stands in `NAME.framework.hcl` beside the campaign; the built-in ones are written the same way and cannot be replaced.\n")
+				"A definition stands in `NAME.framework.hcl` beside the campaign; the built-in ones are written the same way and cannot be replaced.\n" +
+				"[tinyserve.hcl](../stdlib/frameworks/tinyserve.hcl) and [llamacpp.hcl](../stdlib/frameworks/llamacpp.hcl) are whole ones to begin from; a campaign takes one by `use = \"NAME\"`.\n")
 		}
 		block(&b, row)
 	}

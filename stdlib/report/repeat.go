@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/sotabuild/sotabuild/engine/key"
 	"github.com/sotabuild/sotabuild/stdlib/report/markdown"
@@ -259,7 +260,33 @@ func (r *Repeats) Note() string {
 	if len(r.Beyond) > 0 {
 		note += fmt.Sprintf("; more than %.4g %% behind by one run, so not repeated: %s", 1000*r.Threshold, strings.Join(r.Beyond, ", "))
 	}
+	if b := r.pause(); b >= longPause {
+		note += fmt.Sprintf("; %s passed between two of them, so what drifts on this host may be in the ratios", span(b))
+	}
 	return note
+}
+
+// longPause is how long no repeat may run before it is said: as those of an
+// apply that was stopped, whose next one goes on from there. Repeats are in turns
+// so that drift falls on all sides alike, and a pause ends that.
+const longPause = time.Hour
+
+// pause is the longest time between two repeats in which none ran.
+func (r *Repeats) pause() (longest time.Duration) {
+	var ran []result.Times
+	for _, x := range r.Sides {
+		for _, y := range x.Repeats {
+			if !y.Row.Time.Started.IsZero() {
+				ran = append(ran, y.Row.Time)
+			}
+		}
+	}
+	slices.SortFunc(ran, func(a, b result.Times) int { return a.Started.Compare(b.Started) })
+	for i := 1; i < len(ran); i++ {
+		end := ran[i-1].Started.Add(time.Duration(ran[i-1].Seconds * float64(time.Second)))
+		longest = max(longest, ran[i].Started.Sub(end))
+	}
+	return longest
 }
 
 // RepeatsHead are the headings of the columns that Line gives.

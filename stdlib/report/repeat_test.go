@@ -3,6 +3,7 @@ package report
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sotabuild/sotabuild/engine/key"
 	"github.com/sotabuild/sotabuild/stdlib/result"
@@ -24,6 +25,32 @@ func TestEvidence(t *testing.T) {
 	} {
 		if got := (Scenario{Repeats: &Repeats{Over: true, Sides: sides}}).evidence(); got != want {
 			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// TestPause: repeats that are in turns are said to have a pause between them where
+// none ran for an hour, whichever side the two belong to; one that was not
+// measured at all is no end of it.
+func TestPause(t *testing.T) {
+	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	at := func(after time.Duration, seconds float64) Repeat {
+		return Repeat{Row: result.Row{Time: result.Times{Started: noon.Add(after), Seconds: seconds}}}
+	}
+	const never = "ratios"
+	for name, tc := range map[string]struct {
+		a, b []Repeat
+		want string
+	}{
+		"OneSitting": {[]Repeat{at(0, 60), at(3*time.Hour, 60)}, []Repeat{at(2*time.Minute, 3600), at(90*time.Minute, 3600)}, ""},
+		"NextDay":    {[]Repeat{at(0, 1800), at(21*time.Hour, 60)}, []Repeat{at(30*time.Minute, 1800), at(22*time.Hour, 60)}, "; 20 h passed between two of them, "},
+		"NotRun":     {[]Repeat{at(0, 1800), {}, at(49*time.Hour, 60)}, nil, "; 2 d passed between two of them, "},
+		"One":        {[]Repeat{at(0, 60)}, nil, ""},
+		"None":       {nil, nil, ""},
+	} {
+		r := &Repeats{Over: true, Why: "shown", Sides: []Repeated{{Repeats: tc.a}, {Repeats: tc.b}}}
+		if got := r.Note(); !strings.HasPrefix(got, "shown"+tc.want) || tc.want == "" && strings.Contains(got, never) {
+			t.Errorf("%s: %q, want %q", name, got, tc.want)
 		}
 	}
 }

@@ -2,6 +2,8 @@ package report
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -30,6 +32,20 @@ func (v View) banner(b *strings.Builder) {
 	if v.Smoke {
 		b.WriteString("**Flow check: this run shows that the pieces work together. Nothing in it is a result.**\n\n")
 	}
+}
+
+// cpus are the processors of the hosts that rows were measured on, each once,
+// sorted; nil where no row knows its own.
+func (v View) cpus() []string {
+	found := map[string]bool{}
+	for _, s := range v.Scenarios {
+		for _, c := range s.Cells {
+			if h := c.Row.Subject.Hardware; h.CPU != "" {
+				found[fmt.Sprintf("%s, %s", h.CPU, result.Count(h.Cores, "core"))] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(found))
 }
 
 func (v View) bestByFramework(b *strings.Builder) {
@@ -297,6 +313,9 @@ func (v View) Manifest() []byte {
 	if v.Hardware.GPUModel != "" {
 		hardware = [][2]string{{"gpu_model", markdown.Text(v.Hardware.GPUModel)}, {"gpu_count", strconv.Itoa(len(v.Hardware.GPUIDs))},
 			{"visible_ids", markdown.Text(strings.Join(v.Hardware.GPUIDs, ", "))}, {"multi_node", yes[v.Hardware.MultiNode]}}
+	}
+	if cpus := v.cpus(); cpus != nil {
+		hardware = append(hardware, [2]string{"cpu", markdown.Text(strings.Join(cpus, "; "))})
 	}
 	section(&b, "Hardware", hardware)
 	v.frameworks(&b)

@@ -70,7 +70,27 @@ func (v View) Table(width int) string {
 	for _, s := range v.Scenarios {
 		fmt.Fprintf(&b, "%s: %s\n", s.Name, v.Winner(s))
 	}
+	for _, d := range v.Doubts {
+		fmt.Fprintf(&b, "Note: %s\n", d)
+	}
+	if rows := v.warned(); rows != nil {
+		fmt.Fprintf(&b, "The report has warnings of what leads here: %s\n", strings.Join(rows, ", "))
+	}
 	return b.String()
+}
+
+// warned are the leading rows that have warnings, by scenario.
+func (v View) warned() (rows []string) {
+	for _, s := range v.Scenarios {
+		for _, d := range s.leading() {
+			if of := s.with(d); slices.ContainsFunc(of, func(c Cell) bool { return len(c.Row.Warnings) > 0 }) {
+				for _, name := range s.names([]key.Digest{d}) {
+					rows = append(rows, s.Name+": "+name)
+				}
+			}
+		}
+	}
+	return rows
 }
 
 func widest(s string) int {
@@ -266,15 +286,21 @@ func (v View) verdict(p winners.Place, c Cell) string {
 
 // age is how old a cached row is.
 func age(d *time.Duration) string {
-	switch {
-	case d == nil:
+	if d == nil {
 		return "now"
-	case *d < time.Minute:
-		return fmt.Sprintf("cached, %d s", int(d.Seconds()))
-	case *d < time.Hour:
-		return fmt.Sprintf("cached, %d min", int(d.Minutes()))
-	case *d < 48*time.Hour:
-		return fmt.Sprintf("cached, %d h", int(d.Hours()))
 	}
-	return fmt.Sprintf("cached, %d d", int(d.Hours()/24))
+	return "cached, " + span(*d)
+}
+
+// span is a length of time in its largest unit.
+func span(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%d s", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%d min", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%d h", int(d.Hours()))
+	}
+	return fmt.Sprintf("%d d", int(d.Hours()/24))
 }

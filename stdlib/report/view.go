@@ -39,6 +39,7 @@ type View struct {
 	Scenarios []Scenario  `json:"scenarios"` // as declared
 	Rates     []Rate      `json:"rate_search,omitempty"`
 	Notes     []string    `json:"notes,omitempty"`
+	Doubts    []string    `json:"-"` // the notes that stand below the terminal's table too
 }
 
 // Model is the served model (R019). An empty string was not declared.

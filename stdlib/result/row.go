@@ -107,6 +107,10 @@ type Requests struct {
 	Lengths *Lengths `json:"lengths,omitempty"` // nil without a success
 }
 
+// Sent is how many requests were sent and measured, however they ended; those
+// of the warm-up are none of them.
+func (q Requests) Sent() int { return q.OK + q.Failed + q.Cancelled + q.CutOff }
+
 // Lengths are percentiles of the successes' token counts, as the server
 // counted (R144).
 type Lengths struct {

@@ -174,7 +174,7 @@ func readLine(line string, into any) error {
 
 // check passes a record that says itself what its key is.
 func check(e entry) error {
-	if v := e.Record.Version; v != cache.RecordVersion {
+	if v := e.Record.Version; !cache.Readable(v) {
 		return fmt.Errorf("the record of %s has version %d, this build knows %d", e.Record.Node, v, cache.RecordVersion)
 	}
 	m, err := key.ParseManifest(e.Record.Manifest)

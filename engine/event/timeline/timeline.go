@@ -5,7 +5,6 @@ package timeline
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,11 +13,16 @@ import (
 	"github.com/sotabuild/sotabuild/engine/event"
 )
 
-// Span is one run of a node; a retried node has several.
+// Span is one run of a node; a retried node has several. Nodes of one task all
+// run from its start.
 type Span struct {
-	Node, Task, State string
-	From, To          time.Time
-	step              int // of the apply: one waits for the whole one before it
+	Node  string    `json:"node"`
+	Task  string    `json:"task,omitempty"`
+	State string    `json:"state"`
+	From  time.Time `json:"from"`
+	Up    time.Time `json:"up,omitzero"` // when its task's servers had come up; zero without any
+	To    time.Time `json:"to"`
+	step  int       // of the apply: one waits for the whole one before it
 }
 
 // Seconds is how long it ran.
@@ -41,6 +45,9 @@ type Line struct {
 	Spans    []Span // by start
 	nodes    []fact // of the spans
 	counts   map[string]int
+	steps    []time.Time      // the starts of the apply's steps
+	runs     map[string][]int // the spans of a node
+	tasks    map[string][]int // the spans of a task
 }
 
 // fact is what is known of a span's node.
@@ -52,8 +59,7 @@ type fact struct {
 // Read makes a line of an apply's events, in their order. A node whose end is
 // not told, because the apply was killed, runs until the last event.
 func Read(events []event.Event, f Facts) Line {
-	var l Line
-	step := 0
+	l := Line{runs: map[string][]int{}, tasks: map[string][]int{}}
 	open := map[string]Span{}
 	for i, e := range events {
 		if i == 0 {
@@ -63,11 +69,18 @@ func Read(events []event.Event, f Facts) Line {
 		s, running := open[e.Node]
 		switch e.Type {
 		case event.ApplyStarted:
-			step++
+			l.steps = append(l.steps, e.Time)
 		case event.ApplyFinished:
 			l.counts = e.Counts
 		case event.NodeStarted:
-			open[e.Node] = Span{Node: e.Node, Task: e.Task, From: e.Time, step: step}
+			open[e.Node] = Span{Node: e.Node, Task: e.Task, From: e.Time, step: len(l.steps)}
+		case event.TaskUp:
+			for node, s := range open {
+				if s.Task == e.Task {
+					s.Up = e.Time
+					open[node] = s
+				}
+			}
 		case event.NodeFinished, event.NodeRetry:
 			if running {
 				s.To, s.State = e.Time, cmp.Or(e.State, "retry")
@@ -81,9 +94,13 @@ func Read(events []event.Event, f Facts) Line {
 		l.Spans = append(l.Spans, s)
 	}
 	slices.SortFunc(l.Spans, func(a, b Span) int { return cmp.Or(a.From.Compare(b.From), cmp.Compare(a.Node, b.Node)) })
-	for _, s := range l.Spans {
+	for i, s := range l.Spans {
 		n, known := f(s.Node)
 		l.nodes = append(l.nodes, fact{n, known})
+		l.runs[s.Node] = append(l.runs[s.Node], i)
+		if s.Task != "" {
+			l.tasks[s.Task] = append(l.tasks[s.Task], i)
+		}
 	}
 	return l
 }
@@ -91,8 +108,8 @@ func Read(events []event.Event, f Facts) Line {
 // Step is one span of the critical path, and what it waited for before.
 type Step struct {
 	Span
-	Waited time.Duration // between the end of the span before and its start
-	For    string        // what came with that end: "its input was there", "GPU 0 was free"; "" at the first
+	Waited time.Duration `json:"waited_ns"`       // between the end of the span before and its start
+	For    string        `json:"until,omitempty"` // what came with that end: "its input was there", "GPU 0 was free"; "" at the first
 }
 
 // Critical is the path that made the apply as long as it was: the span that
@@ -131,13 +148,7 @@ func (l Line) last() int {
 // host, the end of a step of the apply; -1 if it waited for none.
 func (l Line) before(at int) (int, string) {
 	s := l.Spans[at]
-	needs, after := map[string]bool{}, map[string]bool{}
-	for i, o := range l.Spans {
-		if i == at || o.Task == s.Task && s.Task != "" {
-			add(needs, l.nodes[i].Needs)
-			add(after, l.nodes[i].After)
-		}
-	}
+	needs, after := l.wants(at)
 	out, why, rank := -1, "", 0
 	for i, o := range l.Spans {
 		if o.To.After(s.From) || !o.From.Before(s.From) || out >= 0 && o.To.Before(l.Spans[out].To) {
@@ -150,6 +161,42 @@ func (l Line) before(at int) (int, string) {
 		out, why, rank = i, reason, first
 	}
 	return out, why
+}
+
+// wants are the inputs of a span's node and of all that share its task, and what
+// has its turn before them.
+func (l Line) wants(at int) (needs, after map[string]bool) {
+	needs, after = map[string]bool{}, map[string]bool{}
+	same := []int{at}
+	if task := l.Spans[at].Task; task != "" {
+		same = l.tasks[task]
+	}
+	for _, i := range same {
+		add(needs, l.nodes[i].Needs)
+		add(after, l.nodes[i].After)
+	}
+	return needs, after
+}
+
+// ready is when a span could have started, had its GPUs, its host and a slot been
+// free: the last of its inputs was there, and its turn had come.
+func (l Line) ready(at int) time.Time {
+	s, out := l.Spans[at], l.From
+	if s.step > 0 {
+		out = l.steps[s.step-1]
+	}
+	needs, after := l.wants(at)
+	needs[s.Node] = true // which was tried before
+	for _, names := range []map[string]bool{needs, after} {
+		for node := range names {
+			for _, i := range l.runs[node] {
+				if to := l.Spans[i].To; to.After(out) && !to.After(s.From) {
+					out = to
+				}
+			}
+		}
+	}
+	return out
 }
 
 // freed is what the end of one span brought to another, "" for nothing, and how
@@ -193,9 +240,10 @@ func shared(a, b []string) string {
 
 // Idle is a stretch in which a GPU of the apply had nothing to do.
 type Idle struct {
-	GPU      string
-	From, To time.Time
-	Why      string
+	GPU  string    `json:"gpu"`
+	From time.Time `json:"from"`
+	To   time.Time `json:"to"`
+	Why  string    `json:"why"`
 }
 
 // Idles lists where each GPU idled, by GPU and time, with what ran meanwhile or
@@ -256,6 +304,27 @@ func sortedKeys[V any](m map[string]V) []string {
 	return keys
 }
 
+// DocumentVersion is the version of Document's JSON form.
+const DocumentVersion = 1
+
+// Document is a line for machines.
+type Document struct {
+	V        int       `json:"v"`
+	From     time.Time `json:"from"`
+	To       time.Time `json:"to"`
+	Critical []Step    `json:"critical"`
+	Idle     []Idle    `json:"idle"`
+	Spans    []Span    `json:"spans"`
+}
+
+// Document is the line's form for machines.
+func (l Line) Document() Document {
+	return Document{
+		V: DocumentVersion, From: l.From, To: l.To,
+		Critical: append([]Step{}, l.Critical()...), Idle: append([]Idle{}, l.Idles()...), Spans: append([]Span{}, l.Spans...),
+	}
+}
+
 // Text is the line for people: the critical path, then each GPU's share and its
 // idle stretches.
 func (l Line) Text() string {
@@ -279,6 +348,9 @@ func (l Line) Text() string {
 		case s.For != "":
 			fmt.Fprintf(&b, "  when %s", s.For)
 		}
+		if !s.Up.IsZero() {
+			fmt.Fprintf(&b, "; %s until its server was up", round(s.Up.Sub(s.From)))
+		}
 		b.WriteByte('\n')
 	}
 	idle := map[string]time.Duration{}
@@ -293,14 +365,30 @@ func (l Line) Text() string {
 		}
 	}
 	for _, g := range sortedKeys(gpus) {
-		fmt.Fprintf(&b, "GPU %s: busy %.0f %% of the time.\n", g, 100*(1-idle[g].Seconds()/max(total.Seconds(), 1e-9)))
+		share := func(d time.Duration) float64 { return 100 * d.Seconds() / max(total.Seconds(), 1e-9) }
+		fmt.Fprintf(&b, "GPU %s: busy %.0f %% of the time", g, share(total-idle[g]))
+		if up := l.comingUp(g); up > 0 {
+			fmt.Fprintf(&b, ", %.0f %% while servers came up", share(up))
+		}
+		b.WriteString(".\n")
 		for _, i := range idles {
-			if i.GPU == g {
+			if i.GPU == g && round(i.To.Sub(i.From)) != round(0) {
 				fmt.Fprintf(&b, "  idle %8s  %s\n", round(i.To.Sub(i.From)), i.Why)
 			}
 		}
 	}
 	return b.String()
+}
+
+// comingUp is how long servers that hold a GPU took to come up.
+func (l Line) comingUp(gpu string) time.Duration {
+	var sum time.Duration
+	for _, same := range l.tasks {
+		if s := l.Spans[same[0]]; !s.Up.IsZero() && slices.Contains(l.nodes[same[0]].GPUs, gpu) {
+			sum += s.Up.Sub(s.From)
+		}
+	}
+	return sum
 }
 
 // idle says why an apply has no path.
@@ -318,64 +406,3 @@ func (l Line) idle() string {
 }
 
 func round(d time.Duration) string { return d.Round(10 * time.Millisecond).String() }
-
-// traceEvent is one entry of Chrome's trace format; times are microseconds.
-type traceEvent struct {
-	Name string            `json:"name"`
-	Ph   string            `json:"ph"`
-	Ts   int64             `json:"ts"`
-	Dur  int64             `json:"dur,omitempty"`
-	Pid  int               `json:"pid"`
-	Tid  int               `json:"tid"`
-	Args map[string]string `json:"args,omitempty"`
-}
-
-// The processes of a trace, which viewers show as groups of tracks.
-const (
-	pidTasks = 1
-	pidGPUs  = 2
-)
-
-// Chrome is the line in the trace format that Chrome and Perfetto open: a track
-// for each task (and for what ran in this process), and one for each GPU with
-// who held it and where it idled.
-func (l Line) Chrome() ([]byte, error) {
-	var out []traceEvent
-	named := func(pid, tid int, kind, name string) {
-		out = append(out, traceEvent{Name: kind, Ph: "M", Pid: pid, Tid: tid, Args: map[string]string{"name": name}})
-	}
-	named(pidTasks, 0, "process_name", "tasks")
-	named(pidGPUs, 0, "process_name", "GPUs")
-	micros := func(t time.Time) int64 { return t.Sub(l.From).Microseconds() }
-	tracks := map[string]int{}
-	add := func(pid, tid int, name string, from, to time.Time, args map[string]string) {
-		out = append(out, traceEvent{Name: name, Ph: "X", Ts: micros(from), Dur: max(1, to.Sub(from).Microseconds()), Pid: pid, Tid: tid, Args: args})
-	}
-	track := func(pid int, name string) int {
-		id, ok := tracks[name]
-		if !ok {
-			id = len(tracks) + 1
-			tracks[name] = id
-			named(pid, id, "thread_name", name)
-		}
-		return id
-	}
-	for i, s := range l.Spans {
-		name := s.Task
-		if name == "" {
-			name = "in this process: " + s.Node // functions run side by side
-		}
-		add(pidTasks, track(pidTasks, name), s.Node, s.From, s.To, map[string]string{"state": s.State, "task": s.Task})
-		for _, g := range l.nodes[i].GPUs {
-			add(pidGPUs, track(pidGPUs, "GPU "+g), s.Node, s.From, s.To, nil)
-		}
-	}
-	for _, i := range l.Idles() {
-		add(pidGPUs, track(pidGPUs, "GPU "+i.GPU), "idle", i.From, i.To, map[string]string{"why": i.Why})
-	}
-	b, err := json.Marshal(map[string]any{"displayTimeUnit": "ms", "traceEvents": out})
-	if err != nil {
-		return nil, fmt.Errorf("writing trace: %w", err)
-	}
-	return append(b, '\n'), nil
-}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sotabuild/sotabuild/engine/cache"
 	"github.com/sotabuild/sotabuild/engine/key"
+	"github.com/sotabuild/sotabuild/engine/plan"
 )
 
 // Difference is what differs from one record to another.
@@ -18,11 +19,43 @@ type Difference struct {
 	A, B *cache.Record
 	// Facts are the differing lines of the manifests, in canonical order; none
 	// when both are samples of one key.
-	Facts []key.Change
-	// Outputs, Seen and Origin are phrases "name: old → new".
-	Outputs []string
-	Seen    []string // observed facts, recorded and never keyed
-	Origin  []string // host, tool, task, attempt
+	Facts   []key.Change
+	Outputs []Change
+	Seen    []Change // observed facts, recorded and never keyed
+	Origin  []Change // host, tool, task, attempt
+}
+
+// Change is one value that differs; nil is none.
+type Change struct {
+	Name string  `json:"name"`
+	Old  *string `json:"old"`
+	New  *string `json:"new"`
+}
+
+// String is the phrase "name: old → new".
+func (c Change) String() string { return c.Name + ": " + orNone(c.Old) + " → " + orNone(c.New) }
+
+func orNone(v *string) string {
+	if v == nil {
+		return "(none)"
+	}
+	return *v
+}
+
+// Document is a difference for machines, with the version of plan.Document.
+type Document struct {
+	V        int                   `json:"v"`
+	A        *cache.Record         `json:"a"`
+	B        *cache.Record         `json:"b"`
+	Facts    []plan.DocumentChange `json:"facts,omitempty"`
+	Outputs  []Change              `json:"outputs,omitempty"`
+	Observed []Change              `json:"observed,omitempty"`
+	Origin   []Change              `json:"origin,omitempty"`
+}
+
+// Document is the difference's form for machines.
+func (d Difference) Document() Document {
+	return Document{plan.DocumentVersion, d.A, d.B, plan.DocumentChanges(d.Facts), d.Outputs, d.Seen, d.Origin}
 }
 
 // Records compares two records. A manifest of another key scheme is an error:
@@ -69,23 +102,23 @@ func origin(r *cache.Record) []named {
 
 // pairs lists the names whose values differ, those of a in its order, then
 // those only b has.
-func pairs(a, b []named) []string {
-	var out []string
-	at := func(list []named, name string) (string, bool) {
+func pairs(a, b []named) []Change {
+	var out []Change
+	at := func(list []named, name string) *string {
 		i := slices.IndexFunc(list, func(n named) bool { return n.name == name })
 		if i < 0 {
-			return "(none)", false
+			return nil
 		}
-		return list[i].value, true
+		return &list[i].value
 	}
 	for _, n := range a {
-		if v, _ := at(b, n.name); v != n.value {
-			out = append(out, n.name+": "+n.value+" → "+v)
+		if v := at(b, n.name); v == nil || *v != n.value {
+			out = append(out, Change{n.name, &n.value, v})
 		}
 	}
 	for _, n := range b {
-		if _, ok := at(a, n.name); !ok {
-			out = append(out, n.name+": (none) → "+n.value)
+		if at(a, n.name) == nil {
+			out = append(out, Change{n.name, nil, &n.value})
 		}
 	}
 	return out
@@ -101,21 +134,24 @@ func (d Difference) Text() string {
 		}
 		b.WriteByte('\n')
 	}
-	if len(d.Facts) == 0 {
+	switch {
+	case d.A.Serial == d.B.Serial:
+		b.WriteString("both are the same record\n")
+	case len(d.Facts) == 0:
 		b.WriteString("facts: the same; both are samples of one key\n")
 	}
-	section := func(name string, lines []string) {
-		if len(lines) > 0 {
-			b.WriteString(name + "\n  " + strings.Join(lines, "\n  ") + "\n")
-		}
-	}
-	var facts []string
-	for _, c := range d.Facts {
-		facts = append(facts, c.String())
-	}
-	section("facts", facts)
-	section("outputs", d.Outputs)
-	section("observed", d.Seen)
-	section("origin", d.Origin)
+	section(&b, "facts", d.Facts)
+	section(&b, "outputs", d.Outputs)
+	section(&b, "observed", d.Seen)
+	section(&b, "origin", d.Origin)
 	return b.String()
+}
+
+func section[C fmt.Stringer](b *strings.Builder, name string, changes []C) {
+	for i, c := range changes {
+		if i == 0 {
+			b.WriteString(name + "\n")
+		}
+		b.WriteString("  " + c.String() + "\n")
+	}
 }

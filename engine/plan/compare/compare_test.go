@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"encoding/json"
 	"testing"
 	"time"
 
@@ -40,6 +41,17 @@ func TestRecords(t *testing.T) {
 		"origin\n  host: node1 → node2\n"
 	if diff := cmp.Diff(want, d.Text()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+	d.A, d.B = nil, nil
+	got, err := json.Marshal(d.Document())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want = `{"v":1,"a":null,"b":null,"facts":[{"name":"env.driver","old":{"type":"s","value":"580"},"new":{"type":"s","value":"590"}}],` +
+		`"outputs":[{"name":"row","old":"sha256:` + a.Outputs[0].Digest.Short() + ` (10 bytes)","new":"sha256:` + b.Outputs[0].Digest.Short() + ` (12 bytes)"}],` +
+		`"observed":[{"name":"env.ecc","old":null,"new":"on"}],"origin":[{"name":"host","old":"node1","new":"node2"}]}`
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Errorf("as JSON (-want +got):\n%s", diff)
 	}
 }
 

@@ -61,7 +61,7 @@ func movedNodes(was, is Plan, r cache.Reader, partly bool) []string {
 	for i := range is.Nodes {
 		now[is.Nodes[i].Addr] = &is.Nodes[i]
 	}
-	var out []string
+	var out, follow []string
 	for i := range was.Nodes {
 		a := &was.Nodes[i]
 		b := now[a.Addr]
@@ -69,7 +69,10 @@ func movedNodes(was, is Plan, r cache.Reader, partly bool) []string {
 		switch {
 		case b == nil:
 			out = append(out, "node "+a.Addr+": it is gone")
-		case a.Key != b.Key && !(partly && a.Key.IsZero()):
+		case partly && a.Key.IsZero():
+		case a.Key.IsZero() != b.Key.IsZero(): // by what became of an input
+			follow = append(follow, "node "+a.Addr+": "+keyMoved(a, b, r))
+		case a.Key != b.Key:
 			out = append(out, "node "+a.Addr+": "+keyMoved(a, b, r))
 		case !partly && a.Verdict != b.Verdict:
 			out = append(out, fmt.Sprintf("node %s: %s → %s", a.Addr, a.Verdict, b.Verdict))
@@ -78,8 +81,18 @@ func movedNodes(was, is Plan, r cache.Reader, partly bool) []string {
 	for _, addr := range slices.Sorted(maps.Keys(now)) {
 		out = append(out, "node "+addr+": it is new")
 	}
+	if len(out) == 0 {
+		out, follow = follow, nil
+	}
 	if len(out) > namedNodes {
 		out = append(out[:namedNodes:namedNodes], fmt.Sprintf("and %d more nodes", len(out)-namedNodes))
+	}
+	switch len(follow) {
+	case 0:
+	case 1:
+		out = append(out, "and 1 node that follows from those")
+	default:
+		out = append(out, fmt.Sprintf("and %d nodes that follow from those", len(follow)))
 	}
 	return out
 }

@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -109,7 +110,36 @@ func New(g *compile.Graph, p *plan.Plan, now time.Time) Plan {
 // plan which was edited or cut short is told apart from one that moved.
 const head = "sotabuild plan 1 "
 
-// Write makes or replaces the file at path, whole or not at all, private.
+// Writable says why no plan can be saved at a path: Write replaces what is there,
+// which must be a saved plan itself, and no device or folder.
+func Writable(path string) error {
+	switch info, err := os.Stat(path); {
+	case errors.Is(err, fs.ErrNotExist):
+		if info, err := os.Stat(filepath.Dir(path)); err != nil || !info.IsDir() {
+			return fmt.Errorf("%s: there is no folder %s", path, filepath.Dir(path))
+		}
+		return nil
+	case err != nil:
+		return err
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("%s: it is no file; write a file's name", path)
+	case info.Size() == 0:
+		return nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close() // only read
+	b := make([]byte, len(head))
+	if _, err := io.ReadFull(f, b); err != nil || string(b) != head {
+		return fmt.Errorf("%s: it is there and no saved plan, and would be lost; write another name", path)
+	}
+	return nil
+}
+
+// Write makes or replaces the file at path, which is Writable, whole or not at all,
+// private.
 func Write(path string, p Plan) (err error) {
 	body, err := json.MarshalIndent(p, "", " ")
 	if err != nil {
@@ -117,7 +147,7 @@ func Write(path string, p Plan) (err error) {
 	}
 	tmp, err := os.CreateTemp(filepath.Dir(path), ".plan-*") // mode 0600
 	if err != nil {
-		return fmt.Errorf("writing plan: %w", err)
+		return fmt.Errorf("writing plan %s: %w", path, cause(err))
 	}
 	_, err = io.WriteString(tmp, head+key.Sum(body).String()+"\n")
 	if err == nil {
@@ -127,9 +157,22 @@ func Write(path string, p Plan) (err error) {
 		err = os.Rename(tmp.Name(), path)
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("writing plan %s: %w", path, err), os.Remove(tmp.Name()))
+		return errors.Join(fmt.Errorf("writing plan %s: %w", path, cause(err)), os.Remove(tmp.Name()))
 	}
 	return nil
+}
+
+// cause is an error of the file system without the temporary file's name.
+func cause(err error) error {
+	var path *os.PathError
+	var link *os.LinkError
+	switch {
+	case errors.As(err, &path):
+		return path.Err
+	case errors.As(err, &link):
+		return link.Err
+	}
+	return err
 }
 
 // Read reads what Write wrote.

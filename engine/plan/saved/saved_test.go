@@ -2,6 +2,7 @@ package saved
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"os"
 	"path/filepath"
@@ -77,6 +78,28 @@ func TestWriteAndRead(t *testing.T) {
 	}
 	if st, err := os.Stat(path); err != nil || st.Mode().Perm() != 0o600 {
 		t.Errorf("mode %v, %v; want private", st.Mode(), err)
+	}
+}
+
+// What is no saved plan is not replaced by one: a campaign, a device, a folder.
+func TestWritable(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	if err := errors.Join(os.WriteFile(at("campaign.hcl"), []byte("campaign {}"), 0o600), os.WriteFile(at("empty"), nil, 0o600),
+		Write(at("plan"), made(t, empty(t), "580", 4))); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"new", "empty", "plan"} {
+		if err := Writable(at(name)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for path, want := range map[string]string{
+		at("campaign.hcl"): "would be lost", dir: "no file", os.DevNull: "no file", at("none/plan"): "there is no folder", at("plan/x"): "not a directory",
+	} {
+		if err := Writable(path); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", path, err, want)
+		}
 	}
 }
 
@@ -185,7 +208,7 @@ func TestMovedReadsTheStore(t *testing.T) {
 		t.Fatalf("%+v: want a cached node without a manifest", was.Nodes[0])
 	}
 	got := Moved(was, made(t, store, "580", 5), store)
-	want := []string{"node a: threads 4 → 5", "node b: its key changed, " + was.Nodes[1].Key.Short() + " → (not known)"}
+	want := []string{"node a: threads 4 → 5", "and 1 node that follows from those"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

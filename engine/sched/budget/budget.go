@@ -19,7 +19,7 @@ type Spending struct {
 
 	used     float64 // GPU-seconds of what ended
 	reserved float64 // of what runs, by its estimate
-	longest  map[string]float64
+	longest  map[string]plan.Past
 }
 
 // Cost is what a task is expected to take.
@@ -31,40 +31,45 @@ type Cost struct {
 
 func (c Cost) gpuSeconds() float64 { return c.Seconds * float64(c.GPUs) }
 
-// Cost adds up what the nodes of a task took the last time. A node without a
-// past, which is zero, counts as the longest of its kind.
-func (s *Spending) Cost(kind string, seconds []float64, gpus int) Cost {
+// Cost adds up what the nodes of a task took the last time, after the longest time
+// that its servers then took to come up. A node without a past, which is zero,
+// counts as the longest of its kind.
+func (s *Spending) Cost(kind string, nodes []plan.Past, gpus int) Cost {
 	c := Cost{Known: true, GPUs: gpus}
-	for _, one := range seconds {
-		if one == 0 {
+	setup := 0.0
+	for _, one := range nodes {
+		if one.Seconds == 0 {
 			one = s.longestOf(kind)
 		}
-		c.Known = c.Known && one > 0
-		c.Seconds += one
+		c.Known = c.Known && one.Seconds > 0
+		c.Seconds += one.Seconds
+		setup = max(setup, one.Setup)
 	}
+	c.Seconds += setup
 	return c
 }
 
-func (s *Spending) longestOf(kind string) float64 {
+func (s *Spending) longestOf(kind string) plan.Past {
 	if v, ok := s.longest[kind]; ok {
 		return v
 	}
-	longest := 0.0
+	var longest plan.Past
 	for _, r := range s.Past(kind) {
-		longest = max(longest, r.Time.Seconds)
+		longest.Seconds = max(longest.Seconds, r.Time.Seconds)
+		longest.Setup = max(longest.Setup, r.Time.Setup)
 	}
 	if s.longest == nil {
-		s.longest = map[string]float64{}
+		s.longest = map[string]plan.Past{}
 	}
 	s.longest[kind] = longest
 	return longest
 }
 
 // Fit is how many of a task's nodes, in their order, fit into the rest, and why
-// those after them do not. seconds is what each took the last time, as of Cost.
-func (s *Spending) Fit(kind string, seconds []float64, gpus int, now time.Time) (n int, why string) {
-	for n = len(seconds); n > 0; n-- {
-		refused := s.Refuses(s.Cost(kind, seconds[:n], gpus), now)
+// those after them do not.
+func (s *Spending) Fit(kind string, nodes []plan.Past, gpus int, now time.Time) (n int, why string) {
+	for n = len(nodes); n > 0; n-- {
+		refused := s.Refuses(s.Cost(kind, nodes[:n], gpus), now)
 		if refused == "" {
 			return n, why
 		}
@@ -78,22 +83,33 @@ func (s *Spending) Fit(kind string, seconds []float64, gpus int, now time.Time) 
 // Refuses says why a task does not fit; "" if it may start. One of which
 // nothing is known may start as long as anything is left at all.
 func (s *Spending) Refuses(c Cost, now time.Time) string {
-	about := fmt.Sprintf("would take about %s", time.Duration(c.Seconds*float64(time.Second)).Round(time.Second))
-	if !c.Known {
-		about = "is not known"
+	took := time.Duration(c.Seconds * float64(time.Second))
+	switch left := s.Budget.Deadline.Sub(now); {
+	case s.Budget.Deadline.IsZero():
+	case left <= 0:
+		return "over the deadline: no time is left"
+	case took > left:
+		return fmt.Sprintf("over the deadline: %s are left, and it would take about %s", round(left), round(took))
 	}
-	if left := s.Budget.Deadline.Sub(now); !s.Budget.Deadline.IsZero() && (left <= 0 || c.Seconds > left.Seconds()) {
-		return fmt.Sprintf("over the deadline: %s are left, and it %s", max(0, left).Round(time.Second), about)
-	}
-	rest := s.Budget.GPUSeconds - s.used - s.reserved
-	if s.Budget.GPUSeconds > 0 && c.GPUs > 0 && (rest <= 0 || c.gpuSeconds() > rest) {
+	switch rest := s.Budget.GPUSeconds - s.used - s.reserved; {
+	case s.Budget.GPUSeconds == 0 || c.GPUs == 0:
+	case rest <= 0:
+		return "over the budget: no GPU-hours are left"
+	case c.gpuSeconds() > rest:
 		s := "s"
 		if c.GPUs == 1 {
 			s = ""
 		}
-		return fmt.Sprintf("over the budget: %.3f GPU-hours are left, and it %s on %d GPU%s", max(0, rest)/3600, about, c.GPUs, s)
+		return fmt.Sprintf("over the budget: %.3f GPU-hours are left, and it would take about %s on %d GPU%s", rest/3600, round(took), c.GPUs, s)
 	}
 	return ""
+}
+
+func round(d time.Duration) time.Duration {
+	if d < time.Minute {
+		return d.Round(100 * time.Millisecond)
+	}
+	return d.Round(time.Second)
 }
 
 // Begin reserves what a task is expected to take.

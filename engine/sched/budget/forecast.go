@@ -35,24 +35,24 @@ type Start struct {
 // tasks, and what it would leave to the next run, if all takes what it took the
 // last time and one task runs at a time. What runs inside the engine's process
 // comes when it may and has no line.
-func Forecast(g *compile.Graph, p *plan.Plan, past func(kind string) []*cache.Record, now time.Time) []Start {
-	s := Spending{Budget: p.Budget, Past: past}
+func Forecast(g *compile.Graph, p *plan.Plan, records func(kind string) []*cache.Record, now time.Time) []Start {
+	s := Spending{Budget: p.Budget, Past: records}
 	var out []Start
 	for _, nodes := range tasks(g, p) {
 		first := &g.Actions[nodes[0]]
 		start := Start{GPUs: len(first.Resources.GPUs)}
-		var seconds []float64
+		var past []plan.Past
 		for _, id := range nodes {
 			start.Nodes = append(start.Nodes, g.Actions[id].Addr)
-			seconds = append(seconds, p.Nodes[id].Seconds)
+			past = append(past, p.Nodes[id].Past)
 		}
 		n := len(nodes)
 		if !p.Budget.Empty() {
-			n, start.Why = s.Fit(first.Kind.Name, seconds, start.GPUs, now)
+			n, start.Why = s.Fit(first.Kind.Name, past, start.GPUs, now)
 		}
 		start.Left = len(nodes) - n
-		start.Seconds = s.Cost(first.Kind.Name, seconds, start.GPUs).Seconds
-		c := s.Cost(first.Kind.Name, seconds[:n], start.GPUs)
+		start.Seconds = s.Cost(first.Kind.Name, past, start.GPUs).Seconds
+		c := s.Cost(first.Kind.Name, past[:n], start.GPUs)
 		took := time.Duration(c.Seconds * float64(time.Second))
 		s.Begin(c)
 		s.End(c, took)

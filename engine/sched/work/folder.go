@@ -186,6 +186,38 @@ func (f *folder) log(w *Item, ok bool) string {
 	return f.logs()
 }
 
+// setup is what the task's servers took to come up; 0 of a task without any, and
+// while they are not.
+func (f *folder) setup() time.Duration {
+	up, err := runner.ReadUp(f.dir)
+	if err != nil || len(up) == 0 {
+		return 0 // it only says how long the next one may take
+	}
+	from, to := up[0].Started, up[0].Healthy
+	for _, p := range up[1:] {
+		if p.Started.Before(from) {
+			from = p.Started
+		}
+		if p.Healthy.After(to) {
+			to = p.Healthy
+		}
+	}
+	return max(0, to.Sub(from))
+}
+
+// vain is what a task that ended without servers took; that of one which had them
+// is their setup.
+func (f *folder) vain() time.Duration {
+	if took := f.setup(); took > 0 {
+		return took
+	}
+	exit, err := f.exit()
+	if err != nil || exit == nil {
+		return 0
+	}
+	return max(0, exit.Ended.Sub(exit.Started))
+}
+
 // harvest records every pending job whose step has ended and passes on what
 // became of it. A step record that cannot be read stays pending.
 func (f *folder) harvest(pass func(Done)) error {
@@ -200,7 +232,7 @@ func (f *folder) harvest(pass func(Done)) error {
 		}
 		d, err := f.collect(i, compile.StepResult{
 			Dir: f.stepDir(w), TaskDir: f.dir, Class: string(r.Outcome.Class), Reason: r.Outcome.Reason,
-		}, cache.Span{Started: r.Started.UTC(), Seconds: r.Ended.Sub(r.Started).Seconds()})
+		}, cache.Span{Started: r.Started.UTC(), Seconds: r.Ended.Sub(r.Started).Seconds(), Setup: f.setup().Seconds()})
 		if err != nil {
 			rest = append(rest, f.pending[at:]...)
 			return err
@@ -219,7 +251,7 @@ func (f *folder) giveUp(class executors.Class, reason string, pass func(Done)) e
 			why = fmt.Sprintf("%s; its record: %v", reason, err)
 		}
 		d, err := f.collect(i, compile.StepResult{TaskDir: f.dir, Class: string(class), Reason: why},
-			cache.Span{Started: f.clerk.Now().UTC()})
+			cache.Span{Started: f.clerk.Now().UTC(), Setup: f.vain().Seconds()})
 		if err != nil {
 			return err
 		}

@@ -106,6 +106,7 @@ type errand struct {
 	grace  time.Duration
 	bad    bool // a job did not end well
 	asked  bool // the task was asked to end after its running step
+	up     bool // that its servers are up was said
 }
 
 // task runs the unit's jobs in one task and passes each on as soon as its step
@@ -312,8 +313,10 @@ func (e *errand) follow(ended <-chan executors.Outcome) (class executors.Class, 
 					lost = true
 				}
 			}
+			e.tellUp()
 			return class, reason, lost, nil
 		case <-tick.C:
+			e.tellUp()
 			if err := e.harvest(e.pass); err != nil {
 				return "", "", true, e.abort(err)
 			}
@@ -333,6 +336,17 @@ func (e *errand) follow(ended <-chan executors.Outcome) (class executors.Class, 
 		case <-e.Left.Done():
 			return "", "", true, nil
 		}
+	}
+}
+
+// tellUp says once that the task's servers are up.
+func (e *errand) tellUp() {
+	if e.up {
+		return
+	}
+	if took := e.setup(); took > 0 {
+		e.up = true
+		e.say(event.Event{Type: event.TaskUp, Task: string(e.sheet.Task), Node: e.sheet.Jobs[0].Node, Seconds: took.Seconds()})
 	}
 }
 

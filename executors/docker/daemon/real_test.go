@@ -141,7 +141,17 @@ func TestLifeOfAContainer(t *testing.T) {
 	if box = look(t, d, id); !box.Alive() || !box.WasStarted() || !box.Finished.IsZero() {
 		t.Errorf("started: %+v", box.State)
 	}
-	if err := d.End(ctx, id, time.Minute); err != nil { // sleep heeds TERM
+	said, to := io.Pipe()
+	followed := make(chan error, 1)
+	go func() {
+		_, err := d.Log(ctx, box, to)
+		to.CloseWithError(err)
+		followed <- err
+	}()
+	if _, err := io.ReadFull(said, make([]byte, len("begun\n"))); err != nil { // before, a TERM would end what has said nothing
+		t.Fatal(err)
+	}
+	if err := errors.Join(d.End(ctx, id, time.Minute), <-followed); err != nil { // sleep heeds TERM
 		t.Fatal(err)
 	}
 	if box = look(t, d, id); box.Alive() || !box.WasStarted() || box.ExitCode != 128+15 || box.Finished.Before(box.Started) {

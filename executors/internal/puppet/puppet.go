@@ -8,6 +8,8 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math/rand/v2"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -39,6 +41,18 @@ func Self(name string, flags ...string) []string {
 	self, err := os.Executable()
 	must(err)
 	return append([]string{self, "puppet", name}, flags...)
+}
+
+// Port returns a free port that nobody is given: neither a connection nor a task
+// that chooses its own nor a cluster of the tests.
+func Port() int {
+	for {
+		port := 10000 + rand.IntN(6000)
+		if l, err := net.Listen("tcp", fmt.Sprintf(":%d", port)); err == nil {
+			must(l.Close())
+			return port
+		}
+	}
 }
 
 func must(err error) {

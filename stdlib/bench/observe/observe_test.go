@@ -76,7 +76,8 @@ func smi(t *testing.T, busy string) {
 case "$*" in *--id=3*) ;; *) echo "asked for other GPUs: $*" >&2; exit 1;; esac
 echo 'timestamp, index, power.draw [W], clocks.current.sm [MHz], temperature.gpu, utilization.gpu [%], memory.used [MiB], clocks_event_reasons.active'
 while :; do
-  printf '%(%Y/%m/%d %H:%M:%S)T.%s, 3, 400.00 W, 1980 MHz, 50, ` + busy + ` %%, 1000 MiB, 0x0000000000000004\n' -1 "${EPOCHREALTIME:11:3}"
+  now=$EPOCHREALTIME
+  printf '%(%Y/%m/%d %H:%M:%S)T.%s, 3, 400.00 W, 1980 MHz, 50, ` + busy + ` %%, 1000 MiB, 0x0000000000000004\n' "${now:0:10}" "${now:11:3}"
   read -rt 0.05 <> <(:)
 done
 `

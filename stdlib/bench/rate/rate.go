@@ -3,8 +3,9 @@
 // caller gives the outcome of each rate and gets the next one.
 //
 // A search is a value; Next is pure, so that its state can be stored between
-// rounds. A cell without a verdict (client_limited, throttled) decides nothing
-// and ends the search; a saturated one is over the SLA.
+// rounds. A cell without a verdict (client_limited, throttled, or one that sent
+// no request) decides nothing and ends the search; a saturated one is over the
+// SLA.
 package rate
 
 import (
@@ -56,7 +57,7 @@ func (r Rule) Outcome(rate float64, row result.Row) (Point, error) {
 	case row.Class == result.Saturated:
 		p.Why = row.Reason
 		return p, nil
-	case known && c.Reject, row.Status != result.OK && !c.Keep:
+	case known && c.Reject, row.Status != result.OK && (!c.Keep || row.Requests.Sent() == 0):
 		return p, fmt.Errorf("the round at %.4g requests/s has no verdict: %s: %s", rate, row.Class, row.Reason)
 	case row.Status != result.OK:
 		p.Why = fmt.Sprintf("%s: %s", row.Class, row.Reason)

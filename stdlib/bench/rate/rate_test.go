@@ -64,10 +64,15 @@ func TestRoundsWithoutAVerdict(t *testing.T) {
 	if p, err := rule.Outcome(9, result.Row{Status: result.Failed, Class: result.Saturated, Reason: "the queue grows"}); err != nil || p.Kept || p.Why != "the queue grows" {
 		t.Errorf("%+v, %v: saturated is over the SLA", p, err)
 	}
+	half := result.Requests{OK: 40, Failed: 40}
+	if p, err := rule.Outcome(9, result.Row{Status: result.Failed, Class: result.HTTPStatus, Reason: "HTTP 503", Requests: half}); err != nil || p.Kept || p.Why != "http_status: HTTP 503" {
+		t.Errorf("%+v, %v: requests that fail at a rate break the SLA", p, err)
+	}
 	few := row(1)
 	few.Metrics[0].N = 80
 	for want, r := range map[string]result.Row{
 		"no verdict: client_limited": {Status: result.Failed, Class: result.ClientLimited},
+		"no verdict: http_status":    {Status: result.Failed, Class: result.HTTPStatus, Reason: "warm-up request 0: HTTP 400"},
 		"it needs 100":               few,
 		"has no ttft/send:p99":       {Status: result.OK},
 	} {

@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/sotabuild/sotabuild/stdlib/bench"
 	"github.com/sotabuild/sotabuild/stdlib/dataset"
@@ -57,7 +58,7 @@ func Kinds() (out [][2]string) {
 func (s Set) kind() (kind, error) {
 	i := slices.IndexFunc(kinds, func(k kind) bool { return k.name == s.Name })
 	if i < 0 {
-		return kind{}, fmt.Errorf("dataset %q is not known; write one of %q", s.Name, names())
+		return kind{}, fmt.Errorf("dataset %q is not known; write one of %s", s.Name, strings.Join(names(), ", "))
 	}
 	return kinds[i], nil
 }

@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/sotabuild/sotabuild/stdlib/bench"
 	"github.com/sotabuild/sotabuild/stdlib/bench/wire"
 	"github.com/sotabuild/sotabuild/stdlib/dataset"
+	"github.com/sotabuild/sotabuild/stdlib/result"
 )
 
 // server is the endpoint as far as it is asked before and after the cell.
@@ -23,6 +25,8 @@ type server struct {
 	ask    func(text string) (body []byte, err error)
 	path   string // of the endpoint
 	api    bench.API
+	// guessed says that nobody told how many token ids there are.
+	guessed bool
 }
 
 // paths are the APIs' usual endpoints.
@@ -46,11 +50,13 @@ func connect(ctx context.Context, host bench.Host, o *Options) (*server, error) 
 		Data []struct {
 			ID   string `json:"id"`
 			Meta struct {
-				Vocab int `json:"n_vocab"`
+				Vocab int `json:"n_vocab"` // told by llama-server and its like
 			} `json:"meta"`
 		} `json:"data"`
 	}
 	switch {
+	case status != http.StatusOK && strings.HasSuffix(o.URL, "/v1"):
+		return nil, fmt.Errorf("%s%s has no model list (status %d); the paths of the API come after the URL: write %s", o.URL, s.models, status, strings.TrimSuffix(o.URL, "/v1"))
 	case status != http.StatusOK && o.Model == "":
 		return nil, fmt.Errorf("%s has no model list (status %d); give --model", o.URL, status)
 	case status != http.StatusOK:
@@ -66,12 +72,23 @@ func connect(ctx context.Context, host bench.Host, o *Options) (*server, error) 
 		o.Set.Ids.Hi = list.Data[0].Meta.Vocab
 	}
 	if o.Set.Ids.Hi == 0 {
-		o.Set.Ids.Hi = 10000
+		o.Set.Ids.Hi, s.guessed = 10000, true
 	}
 	s.ask = func(text string) ([]byte, error) {
 		return o.API.Encode(wire.Ask{Prompt: dataset.Prompt{Text: text, OutputLen: 1}, Model: o.Model, Whole: true, Extra: o.Body})
 	}
 	return s, nil
+}
+
+// explain adds to a row without numbers what to write instead: a model or ids
+// that a server does not have are refused before anything is measured.
+func (s *server) explain(row *result.Row, prompts []dataset.Prompt, ids dataset.Ids) {
+	if row.Class == result.WrongModel && row.Requests.Sent() == 0 {
+		row.Reason += "; give --model one that is served"
+	}
+	if s.guessed && row.Class == result.HTTPStatus && row.Requests.Sent() == 0 && len(prompts) > 0 && len(prompts[0].Tokens) > 0 {
+		row.Reason += fmt.Sprintf("; the server does not tell its vocabulary, and token ids from %d to %d were drawn: write --vocab LO:HI, or --dataset-name random-text", ids.Lo, ids.Hi-1)
+	}
 }
 
 func (s *server) do(ctx context.Context, method, path string, body []byte) (int, []byte, error) {

@@ -109,6 +109,7 @@ func Run(ctx context.Context, host bench.Host, o Options) (Outcome, error) {
 		return out, err
 	}
 	row := &out.Row
+	srv.explain(row, prompts, o.Set.Ids)
 	row.Workload = o.workload(prompts, out.Dataset)
 	row.Subject.Model = o.Model
 	row.Subject.Hardware.Cores = runtime.NumCPU()

@@ -95,6 +95,48 @@ func TestTextIsAsLongAsAsked(t *testing.T) {
 	}
 }
 
+// TestIdsThatTheServerDoesNotHave: what to write is said where the range of ids
+// was a guess, and not where the person gave it or the server told it.
+func TestIdsThatTheServerDoesNotHave(t *testing.T) {
+	for name, c := range map[string]struct {
+		list string
+		high int
+		want string
+	}{
+		"guessed": {`{"data":[{"id":"m"}]}`, 0, "token ids from 100 to 9999 were drawn: write --vocab LO:HI, or --dataset-name random-text"},
+		"told":    {`{"data":[{"id":"m","meta":{"n_vocab":512}}]}`, 0, ""},
+		"given":   {`{"data":[{"id":"m"}]}`, 300, ""},
+	} {
+		web := httptest.NewServer(refusingHandler(c.list))
+		t.Cleanup(web.Close)
+		o := options(web.URL)
+		o.Set.Ids.Hi = c.high
+		out, err := Run(t.Context(), quietCPU(), o)
+		if err != nil || out.Row.Class != result.HTTPStatus {
+			t.Errorf("%s: %+v, error %v", name, out.Row, err)
+		}
+		if helped := strings.Contains(out.Row.Reason, "--vocab"); helped != (c.want != "") || !strings.Contains(out.Row.Reason, c.want) {
+			t.Errorf("%s: reason %q, want %q in it", name, out.Row.Reason, c.want)
+		}
+	}
+}
+
+// TestTheURLOfOtherClients ends with /v1, where ours does not.
+func TestTheURLOfOtherClients(t *testing.T) {
+	url := sim(t, simserve.Config{Prefill: ms})
+	if _, err := Run(t.Context(), quietCPU(), options(url+"/v1")); err == nil || !strings.HasSuffix(err.Error(), "write "+url) {
+		t.Errorf("error %v, want one that ends with the URL to write", err)
+	}
+}
+
+func TestAModelThatIsNotServed(t *testing.T) {
+	o := options(sim(t, simserve.Config{Prefill: ms}))
+	o.Model = "other"
+	if out, err := Run(t.Context(), quietCPU(), o); err != nil || out.Row.Class != result.WrongModel || !strings.HasSuffix(out.Row.Reason, `has ["sim"], not "other"; give --model one that is served`) {
+		t.Errorf("%s: %s, error %v; want what to give", out.Row.Class, out.Row.Reason, err)
+	}
+}
+
 // TestSpeculationOnRandomIdsCannotWin: bursts of three tokens are accepted
 // speculation by the server's counters.
 func TestSpeculationOnRandomIdsCannotWin(t *testing.T) {

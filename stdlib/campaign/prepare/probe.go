@@ -325,7 +325,10 @@ func probeGPUs(ctx context.Context, c *lang.Campaign, f *campaign.Facts) error {
 	cmd.Stderr = &errText
 	out, err := cmd.Output()
 	if err != nil {
-		return fmt.Errorf("nvidia-smi: %w %s", err, strings.TrimSpace(errText.String()))
+		if said := strings.TrimSpace(errText.String()); said != "" {
+			return fmt.Errorf("nvidia-smi: %w: %s", err, said)
+		}
+		return fmt.Errorf("nvidia-smi: %w", err)
 	}
 	rows, err := parseGPUs(out, len(query))
 	if err != nil {

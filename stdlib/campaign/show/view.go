@@ -66,18 +66,18 @@ func View(p *prepare.Prepared, r cache.Reader, tool string, since, now time.Time
 	if j.unmeasured > 0 {
 		v.Notes = append(v.Notes, fmt.Sprintf("Not measured as the campaign stands now: %s; rankings are of the others.", result.Count(j.unmeasured, "cell")))
 	}
-	v.Notes = append(v.Notes, j.calibration(v)...)
+	if good, ok := campaign.GoodLoad(j.p.Graph.Env.Recorded); ok {
+		note := calibrationNote(good, rowsAbove(v, good))
+		if v.Notes = append(v.Notes, note); good == 0 {
+			v.Doubts = append(v.Doubts, note)
+		}
+	}
 	return v, nil
 }
 
-// calibration says up to which load the client's stamps are good, and which
-// rows lie above it. A token is an event at most.
-func (j *joiner) calibration(v report.View) []string {
-	good, ok := campaign.GoodLoad(j.p.Graph.Env.Recorded)
-	if !ok {
-		return nil
-	}
-	above := 0
+// rowsAbove counts the rows with more output tokens a second than the load. A
+// token is an event at most.
+func rowsAbove(v report.View, good float64) (above int) {
 	for _, s := range v.Scenarios {
 		for _, c := range s.Cells {
 			if rate, ok := c.Row.Metric("output_throughput"); ok && rate > good {
@@ -85,11 +85,19 @@ func (j *joiner) calibration(v report.View) []string {
 			}
 		}
 	}
-	text := fmt.Sprintf("The client was calibrated on this machine: the 99th percentile of its read error is below 1 ms up to %.0f events/s.", good)
-	if above > 0 {
-		text += " " + result.Count(above, "row") + " with more output tokens a second than that may show latencies that are late by more."
+	return above
+}
+
+// calibrationNote says what the client's stamps are worth; good is 0 where they
+// were late at the lightest load already.
+func calibrationNote(good float64, above int) string {
+	switch {
+	case good == 0:
+		return fmt.Sprintf("The client was calibrated on this machine, and the 99th percentile of its read error was above 1 ms at the lightest load already: something else kept the machine busy. Latencies may be late by more than that in %s. Calibrate again when it is quiet: `sotabuild apply --replace calibrate.client`.", result.Count(above, "row"))
+	case above > 0:
+		return fmt.Sprintf("The client was calibrated on this machine: the 99th percentile of its read error is below 1 ms up to %.0f events/s. %s with more output tokens a second than that may show latencies that are late by more.", good, result.Count(above, "row"))
 	}
-	return []string{text}
+	return fmt.Sprintf("The client was calibrated on this machine: the 99th percentile of its read error is below 1 ms up to %.0f events/s.", good)
 }
 
 func workloadOf(w lang.Workload) report.Workload {

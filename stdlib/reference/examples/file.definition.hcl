@@ -3,7 +3,7 @@ definition "mine" {
     command = ["{program}", "--help"]
   }
   server {
-    command = ["{program}", "{model}", "--port", "{port}", "{flags}"]
+    command = ["{program}", "{model}", "--name", "{served_name}", "--port", "{port}", "{flags}"]
   }
   metrics = { running = "mine_requests_running" }
   sources = ["src/**"]

@@ -1,6 +1,6 @@
 server {
   program    = "mine-server"
-  command    = ["{program}", "--model", "{model}", "--host", "{host}", "--port", "{port}", "{flags}"]
+  command    = ["{program}", "--model", "{model}", "--name", "{served_name}", "--host", "{host}", "--port", "{port}", "{flags}"]
   flag_style = "kebab"
   booleans   = "pair"
   env        = { MINE_TELEMETRY = "off" }

@@ -1,5 +1,5 @@
 server {
-  command = ["{program}", "{model}", "--port", "{port}", "{flags}"]
+  command = ["{program}", "{model}", "--name", "{served_name}", "--port", "{port}", "{flags}"]
   identity {
     path     = "/info"
     contains = "mine"
