@@ -45,8 +45,8 @@ var quiet struct {
 }
 
 // recovers says that after a run that was disturbed the next apply finishes it:
-// none of what had finished runs again, nothing is left running, the store is
-// sound, and the table is that of an undisturbed run.
+// none of what had finished runs again, nothing is left running or half-written,
+// the store is sound, and the table is that of an undisturbed run.
 func recovers(t *testing.T, s *site, finished []string, want string) {
 	t.Helper()
 	r := s.run("apply", "--json")
@@ -64,6 +64,11 @@ func recovers(t *testing.T, s *site, finished []string, want string) {
 	}
 	if out := s.must(0, "cache", "verify").out; !strings.Contains(out, " 0 defects") {
 		t.Errorf("cache verify:\n%s", out)
+	}
+	for _, folder := range []string{"tmp", "quarantine"} {
+		if left, err := os.ReadDir(filepath.Join(s.dir, ".sotabuild", folder)); err != nil || len(left) > 0 {
+			t.Errorf("%s holds %v, %v", folder, left, err)
+		}
 	}
 	if got := blanked(t, s); got != want {
 		t.Errorf("the final table differs\n--- got\n%s--- want\n%s", got, want)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -72,7 +73,11 @@ func OpenLocal(dir string, o Options) (*Local, error) {
 		return nil, err
 	}
 	l := &Local{Snapshot: newSnapshot(dir, true, o.Disk), lock: lk}
-	if err := l.open(); err != nil {
+	err = l.open()
+	if err == nil {
+		err = sweep(dir, o.Now())
+	}
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening store %s: %w", dir, err), l.Snapshot.Close(), lk.Release())
 	}
 	return l, nil
@@ -131,6 +136,37 @@ func (l *Local) open() error {
 	}
 	l.journal, err = journal.NewWriter(l.file, tail.From)
 	return err
+}
+
+// Files beside the journal are written under these names first, by whoever, and
+// without the lock. One that has stood for halfWritten is that of a process that
+// died before it gave it its own.
+var temporary = []string{".new-*", ".task-*", "*.tmp-*"}
+
+const halfWritten = time.Minute
+
+// sweep removes what was left half-written beside the journal.
+func sweep(dir string, now time.Time) error {
+	for _, folder := range []string{dir, filepath.Join(dir, "host"), filepath.Join(dir, "events")} {
+		names, err := os.ReadDir(folder)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		for _, n := range names {
+			fits := func(pattern string) bool {
+				ok, _ := filepath.Match(pattern, n.Name()) // the patterns are good
+				return ok
+			}
+			fi, err := n.Info()
+			if err != nil || !fi.Mode().IsRegular() || now.Sub(fi.ModTime()) < halfWritten || !slices.ContainsFunc(temporary, fits) {
+				continue
+			}
+			if err := os.Remove(filepath.Join(folder, n.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // Name returns the random name of the store in dir, and gives it one first if it

@@ -392,6 +392,33 @@ func TestLeftoversOfADeadWriterGo(t *testing.T) {
 	}
 }
 
+// TestHalfWrittenFilesGo: what a process that was killed left beside the journal
+// goes with the next writer, and what another is at stays.
+func TestHalfWrittenFilesGo(t *testing.T) {
+	dir, _ := filled(t)
+	must(t, errors.Join(os.Mkdir(dir+"/host", 0o700), os.Mkdir(dir+"/events", 0o700)))
+	old := time.Now().Add(-2 * halfWritten)
+	for name, stays := range map[string]bool{
+		".new-17": false, "files.tmp-4": false, "host/.task-9": false, "events/.new-1": false,
+		"files": true, "compiled": true, "host/run.json": true, "events/run.jsonl": true,
+	} {
+		for _, young := range []bool{false, true} {
+			path := filepath.Join(dir, name)
+			if young {
+				path += "0"
+			}
+			must(t, os.WriteFile(path, []byte("half"), 0o600))
+			if !young {
+				must(t, os.Chtimes(path, old, old))
+			}
+			closing(t, local(t, dir))
+			if _, err := os.Stat(path); (err == nil) != (young || stays) {
+				t.Errorf("%s, young: %v: %v", path, young, err)
+			}
+		}
+	}
+}
+
 func TestFoldersThatAreRefused(t *testing.T) {
 	home := t.TempDir()
 	must(t, os.Chmod(home, 0o755))
