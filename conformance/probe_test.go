@@ -12,8 +12,9 @@ import (
 )
 
 // fakeDriver answers nvidia-smi's questions as a driver with one H200 does;
-// lanes stands in a file beside it.
+// lanes and the driver's version stand in files beside it.
 const fakeDriver = `#!/bin/sh
+case $1 in --version) echo "CUDA Version        : 13.0"; exit 0;; esac
 for a; do case $a in --query-*) q=$a;; esac; done
 case $q in --query-compute-apps=*) exit 0;; esac
 out=
@@ -25,7 +26,8 @@ for f in ${q#*=}; do
 	name) v="NVIDIA H200";;
 	pci.bus_id) v=00000000:00:06.0;;
 	memory.total) v=143771;;
-	driver_version) v=580.159.04;;
+	driver_version) v=$(cat "$(dirname "$0")/driver");;
+	clocks.*applications.*) v=1980;;
 	mig.mode.current) v=Disabled;;
 	power.limit|power.default_limit) v=700.00;;
 	pcie.link.width.current) v=$(cat "$(dirname "$0")/lanes");;
@@ -67,6 +69,8 @@ func TestHostIsProbed(t *testing.T) {
 	}
 	write(filepath.Join(driver, "nvidia-smi"), fakeDriver, 0o755)
 	write(filepath.Join(s.dir, "../../bin/python3"), fakeTorch, 0o755)
+	version := func(v string) { write(filepath.Join(driver, "driver"), v, 0o644) }
+	version("580.159.04")
 	lanes := func(n string) { write(filepath.Join(driver, "lanes"), n, 0o644) }
 	run := func(code int, args ...string) result {
 		t.Helper()
@@ -107,6 +111,31 @@ func TestHostIsProbed(t *testing.T) {
 	if again := run(0, "apply"); !strings.Contains(again.out, "Applied: 0 nodes run") {
 		t.Errorf("a second apply within a day ran something:\n%s", again.out)
 	}
+
+	// Another minor version of the driver is told with each row, and measures
+	// nothing again unless it binds (DESIGN 4).
+	version("580.200.01")
+	if again := run(0, "apply"); !strings.Contains(again.out, "Applied: 0 nodes run") {
+		t.Errorf("an update of the driver ran something:\n%s", again.out)
+	}
+	const told = "measured with driver.gpu0 580.159.04, and this host has 580.200.01 now"
+	if rows := run(0, "report", "--format", "json").out; strings.Count(rows, told) != 6 {
+		t.Errorf("not each of six rows tells %q:\n%s", told, rows)
+	}
+	for fact, want := range map[string]string{"env.cuda": "13.0", "env.clock_policy.gpu0": "default", "env.topology": "one GPU"} {
+		if cell := run(0, "explain", `bench.blocked["baseline"].chat.c4`, "--json").out; !strings.Contains(cell, fact) || !strings.Contains(cell, want) {
+			t.Errorf("the record of a cell does not hold %s %s:\n%s", fact, want, cell)
+		}
+	}
+	s.edit("campaign.hcl", "ids   = [0]", "ids   = [0]\n  binds = [\"driver\"]")
+	if p := run(0, "plan"); !strings.Contains(p.out, "driver gpu0 (none) → 580.200.01") {
+		t.Errorf("a driver that binds is not what the plan names:\n%s", p.out)
+	}
+	s.edit("campaign.hcl", `binds = ["driver"]`, `binds = ["drvier"]`)
+	if r := run(7, "plan"); !strings.Contains(r.err, `"drvier"`) || !strings.Contains(r.err, "clock_policy, driver, ecc") {
+		t.Errorf("a fact that is none is not named:\n%s", r.err)
+	}
+	s.edit("campaign.hcl", "\n  binds = [\"drvier\"]", "")
 
 	s.edit("campaign.hcl", `"link_width", "governor"`, `"link_widht"`)
 	if r := run(7, "plan"); !strings.Contains(r.err, `"link_widht"`) || !strings.Contains(r.err, "link_width") {

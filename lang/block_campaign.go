@@ -89,6 +89,7 @@ var campaignBlocks = []Block{
 			{"ids", idsType, "", true, "", "GPUs that every framework gets, the same for all; their number is the length of the list.", "R021 R055", into(func(g *GPUs, v []string) { g.IDs = v })},
 			{"multi_node", boolType, "", false, `false`, "Whether a server may span several hosts.", "R021", into(func(g *GPUs, v bool) { g.MultiNode = v })},
 			{"price_per_hour", positiveType, "price of one GPU for one hour", false, "", "Gives the price of a million tokens in reports.", "", into(func(g *GPUs, v float64) { g.PricePerHour = &v })},
+			{"binds", fieldsType, "", false, "", "Facts of the host that are part of every measurement's key, besides product, memory, number, MIG, power cap, major version of the driver, CUDA and CPU: clock_max_sm_mhz, clock_policy, driver, ecc, kernel, persistence, topology. Left out, they are recorded, and a row of another value has a warning.", "", into(func(g *GPUs, v []string) { g.Binds = v })},
 			{"accept", fieldsType, "", false, "", "Fields of the host's probe that may be out of range, such as governor; recorded with every result.", "", into(func(g *GPUs, v []string) { g.Accept = v })},
 		},
 		Words: map[string]string{"count": "The count is the length of ids.", "gpu_count": "The count is the length of ids.", "visible_ids": "Write ids.", "visible_devices": "Write ids.", "type": "Write model.", "name": "Write model."},

@@ -115,6 +115,7 @@ type GPUs struct {
 	IDs          []string
 	MultiNode    bool
 	PricePerHour *float64 // of one GPU
+	Binds        []string // facts of the environment that are keyed and not only recorded
 	Accept       []string // fields of the host's probe that may be out of range
 	Range        Range
 }

@@ -51,7 +51,7 @@ func from(c *lang.Campaign, f campaign.Facts, r cache.Reader, now time.Time) (*P
 	o.answers = answersOf(asked, r, now)
 	o.Unasked = unasked(asked, o.answers)
 	p := whole(o, c, f)
-	diags := append(campaign.CheckBase(c, p.Facts), campaign.CheckAccept(c)...)
+	diags := slices.Concat(campaign.CheckBase(c, p.Facts), campaign.CheckAccept(c), checkBinds(c))
 	if diags.HasErrors() {
 		return nil, diags
 	}

@@ -74,24 +74,3 @@ func TestRunnableNamesEveryPartThatIsMissing(t *testing.T) {
 		}
 	}
 }
-
-func TestGPUAnswers(t *testing.T) {
-	rows, err := parseGPUs([]byte("0, GPU-aa, NVIDIA H200, 143771, Disabled, 700.00, 580.159.04\n1, GPU-bb, NVIDIA H200, 143771, [N/A], [Not Supported], 580.159.04\n"), 7)
-	if err != nil || len(rows) != 2 || rows[1][1] != "GPU-bb" {
-		t.Fatalf("%v %v", rows, err)
-	}
-	for in, want := range map[[2]string]string{
-		{"env.mig", "[N/A]"}:               unknown,
-		{"env.power_cap_w", ""}:            unknown,
-		{"env.driver_major", "580.159.04"}: "580",
-		{"env.driver", "580.159.04"}:       "580.159.04",
-		{"env.gpu", "NVIDIA H200"}:         "NVIDIA H200",
-	} {
-		if got := tidyGPU(in[0], in[1]); got != want {
-			t.Errorf("%v: %q, want %q", in, got, want)
-		}
-	}
-	if _, err := parseGPUs([]byte("No devices were found\n"), 7); err == nil {
-		t.Error("text that is no table is no error")
-	}
-}

@@ -1,33 +1,20 @@
 package prepare
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"encoding/csv"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
-	"github.com/sotabuild/sotabuild/engine/cache"
-	"github.com/sotabuild/sotabuild/engine/compile"
 	"github.com/sotabuild/sotabuild/engine/key"
 	"github.com/sotabuild/sotabuild/lang"
 	"github.com/sotabuild/sotabuild/stdlib/campaign"
 	"github.com/sotabuild/sotabuild/stdlib/dataset"
-	"github.com/sotabuild/sotabuild/stdlib/result"
 )
-
-// unknown is the value of a fact that could not be read; it matches only
-// itself (DESIGN 4).
-const unknown = "unknown"
 
 // Reader reads facts of this host. It starts nothing but nvidia-smi, and that
 // only for a campaign with GPUs, and pulls nothing.
@@ -126,11 +113,8 @@ func (r Reader) Probe(ctx context.Context, c *lang.Campaign) (f campaign.Facts, 
 		}
 		f.Graded = d
 	}
-	f.Hardware, f.Env = host(c)
-	if c.GPUs != nil {
-		if err := probeGPUs(ctx, c, &f); err != nil {
-			bad(c.GPUs.Range, "GPUs cannot be read", fmt.Sprintf("%v. %s", err, gpusElsewhere(c, &f, err)))
-		}
+	if err := environment(ctx, c, &f); err != nil {
+		bad(c.GPUs.Range, "GPUs cannot be read", fmt.Sprintf("%v. %s", err, gpusElsewhere(c, &f, err)))
 	}
 	return f, notes, lang.Quote(c.Files, diags)
 }
@@ -252,147 +236,4 @@ func same(what string, want key.Digest, read func() (key.Digest, error)) error {
 		return fmt.Errorf("%s changed while it was in use: it was %s and is %s; the result is kept for neither", what, want.Short(), now.Short())
 	}
 	return nil
-}
-
-func host(c *lang.Campaign) (result.Hardware, compile.Env) {
-	model := cpuModel()
-	kernel := kernelRelease()
-	hw := result.Hardware{CPU: model, Cores: runtime.NumCPU()}
-	var b key.Builder
-	b.Text("env.cpu", "", model)
-	b.Int("env.cores", "", int64(hw.Cores))
-	env := compile.Env{Binding: b.Finish().Facts(), Recorded: []cache.Observed{{Name: "env.kernel", Value: kernel}}}
-	if c.GPUs != nil {
-		hw.GPUModel, hw.GPUCount, hw.GPUIDs = c.GPUs.Model, len(c.GPUs.IDs), c.GPUs.IDs
-	}
-	return hw, env
-}
-
-func cpuModel() string {
-	b, err := os.ReadFile("/proc/cpuinfo")
-	if err != nil {
-		return unknown
-	}
-	s := bufio.NewScanner(bytes.NewReader(b))
-	for s.Scan() {
-		if name, v, ok := strings.Cut(s.Text(), ":"); ok && strings.TrimSpace(name) == "model name" {
-			return strings.TrimSpace(v)
-		}
-	}
-	return unknown
-}
-
-func kernelRelease() string {
-	b, err := os.ReadFile("/proc/sys/kernel/osrelease")
-	if err != nil {
-		return unknown
-	}
-	parts := strings.SplitN(strings.TrimSpace(string(b)), ".", 3)
-	if len(parts) < 2 {
-		return unknown
-	}
-	return parts[0] + "." + parts[1]
-}
-
-// gpuFields are asked of nvidia-smi, each with the fact it becomes; binding
-// ones are part of the key.
-var gpuFields = []struct {
-	query, fact string
-	binding     bool
-}{
-	{"name", "env.gpu", true},
-	{"memory.total", "env.gpu_memory_mib", true},
-	{"mig.mode.current", "env.mig", true},
-	{"power.limit", "env.power_cap_w", true},
-	{"driver_version", "env.driver_major", true},
-	{"driver_version", "env.driver", false},
-	{"ecc.mode.current", "env.ecc", false},
-	{"clocks.max.sm", "env.clock_max_sm_mhz", false},
-	{"persistence_mode", "env.persistence", false},
-}
-
-// probeGPUs asks the driver about the campaign's GPUs. Fields that the driver
-// does not report are the literal "unknown".
-func probeGPUs(ctx context.Context, c *lang.Campaign, f *campaign.Facts) error {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
-	defer cancel()
-	query := []string{"index", "uuid"}
-	for _, g := range gpuFields {
-		query = append(query, g.query)
-	}
-	cmd := exec.CommandContext(ctx, "nvidia-smi", "--format=csv,noheader,nounits", "--query-gpu="+strings.Join(query, ","))
-	var errText bytes.Buffer
-	cmd.Stderr = &errText
-	out, err := cmd.Output()
-	if err != nil {
-		if said := strings.TrimSpace(errText.String()); said != "" {
-			return fmt.Errorf("nvidia-smi: %w: %s", err, said)
-		}
-		return fmt.Errorf("nvidia-smi: %w", err)
-	}
-	rows, err := parseGPUs(out, len(query))
-	if err != nil {
-		return err
-	}
-	var b key.Builder
-	b.Add(f.Env.Binding...)
-	b.Int("env.gpu_count", "", int64(len(c.GPUs.IDs)))
-	for i, id := range c.GPUs.IDs {
-		n := slices.IndexFunc(rows, func(r []string) bool { return r[0] == id || r[1] == id })
-		if n < 0 {
-			return fmt.Errorf("there is no GPU %q here; nvidia-smi lists %d", id, len(rows))
-		}
-		f.Cards = append(f.Cards, rows[n][1])
-		for k, g := range gpuFields {
-			v := tidyGPU(g.fact, rows[n][k+2])
-			if g.fact == "env.gpu" && c.GPUs.Model != "" && v != c.GPUs.Model {
-				return fmt.Errorf("GPU %s is a %q, and the campaign says %q", id, v, c.GPUs.Model)
-			}
-			if g.binding {
-				b.Text(g.fact, fmt.Sprintf("gpu%d", i), v)
-			} else {
-				f.Env.Recorded = append(f.Env.Recorded, cache.Observed{Name: fmt.Sprintf("%s.gpu%d", g.fact, i), Value: v})
-			}
-		}
-	}
-	f.Env.Binding = b.Finish().Facts()
-	return nil
-}
-
-// gpusElsewhere says what to do where the campaign's GPUs could not be read.
-// Slurm's GPUs are in its nodes, and a host that submits jobs often has none.
-func gpusElsewhere(c *lang.Campaign, f *campaign.Facts, err error) string {
-	if errors.Is(err, exec.ErrNotFound) {
-		for _, fw := range campaign.Compared(c) {
-			if f.Software[fw.Label].Place.Executor == "slurm" {
-				return fmt.Sprintf("Framework %q runs in Slurm's jobs, but model, memory and driver of the GPUs are part of every key, and they are read by nvidia-smi of the host on which sotabuild runs. "+
-					"Run sotabuild on a node of the cluster that has the same GPUs and sbatch, with --store and the programs on the shared file system, and outside of a job that holds those GPUs; or leave the gpus block out for a CPU campaign.", fw.Label)
-			}
-		}
-	}
-	return "The campaign asks for GPUs; leave the gpus block out for a CPU campaign, or run this on the host that has them."
-}
-
-func parseGPUs(out []byte, fields int) ([][]string, error) {
-	r := csv.NewReader(bytes.NewReader(out))
-	r.TrimLeadingSpace = true
-	r.FieldsPerRecord = fields
-	rows, err := r.ReadAll()
-	if err != nil {
-		return nil, fmt.Errorf("reading the answer of nvidia-smi: %w", err)
-	}
-	return rows, nil
-}
-
-// tidyGPU maps the driver's words for "no such thing" to unknown and keeps
-// only the major number of the driver where that is the fact.
-func tidyGPU(fact, v string) string {
-	v = strings.TrimSpace(v)
-	if v == "" || strings.HasPrefix(v, "[") {
-		return unknown
-	}
-	if fact == "env.driver_major" {
-		v, _, _ = strings.Cut(v, ".")
-	}
-	return v
 }

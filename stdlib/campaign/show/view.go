@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sotabuild/sotabuild/engine/cache"
+	"github.com/sotabuild/sotabuild/engine/compile"
 	"github.com/sotabuild/sotabuild/engine/key"
 	"github.com/sotabuild/sotabuild/engine/plan"
 	"github.com/sotabuild/sotabuild/lang"
@@ -285,6 +286,7 @@ func (j *joiner) cell(c campaign.Cell) (*report.Cell, error) {
 	if err := json.Unmarshal(b, &row); err != nil {
 		return nil, fmt.Errorf("reading the row of %s: %w", c.Addr, err)
 	}
+	row.Warnings = append(row.Warnings, elsewhere(rec, j.p.Graph.Env)...)
 	out.Row, out.Digest = &row, digest
 	if side := j.framework(c.Framework); side != nil && side.Definition.Version != nil {
 		if row.Subject.Version, err = j.text(campaign.VersionAddr(*side), "version"); err != nil {
@@ -301,6 +303,22 @@ func (j *joiner) cell(c campaign.Cell) (*report.Cell, error) {
 		out.Artifacts.ServerLog = "benchmark/logs/" + rec.Origin.Task + "-server.log"
 	}
 	return out, nil
+}
+
+// elsewhere warns of what was another in a record's environment than it is now. It
+// is what does not bind, or the record were no hit.
+func elsewhere(rec *cache.Record, now compile.Env) (warnings []string) {
+	was := map[string]string{}
+	for _, o := range rec.Observed {
+		was[o.Name] = o.Value
+	}
+	for _, o := range now.Recorded {
+		name, ok := strings.CutPrefix(o.Name, "env.")
+		if before, known := was[o.Name]; ok && known && before != o.Value {
+			warnings = append(warnings, fmt.Sprintf("measured with %s %s, and this host has %s now", name, before, o.Value))
+		}
+	}
+	return warnings
 }
 
 // toRun reports whether the plan would run a node.
