@@ -132,6 +132,9 @@ func (a *app) apply(ctx context.Context, store *cache.Local, c *lang.Campaign, o
 	defer stop()
 	var s *session
 	err := preparing(ctx, interrupt, func(ctx context.Context) (err error) {
+		if err = a.resume(ctx, c, store); err != nil {
+			return err
+		}
 		if _, err = a.pull(ctx, c); err == nil {
 			s, err = a.open(ctx, store, c)
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -12,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sotabuild/sotabuild/engine/cache"
-	"github.com/sotabuild/sotabuild/engine/cache/archive"
 	"github.com/sotabuild/sotabuild/engine/cache/gc"
 	"github.com/sotabuild/sotabuild/engine/key"
 	"github.com/sotabuild/sotabuild/engine/plan"
@@ -133,15 +131,11 @@ func cacheImportCommand(a *app) *cobra.Command {
 
 // importRun takes over what is whole and ends with an error if anything is not.
 func (a *app) importRun(ctx context.Context, dir string) error {
-	root, err := os.OpenRoot(dir)
+	in, root, err := openArchive(dir)
 	if err != nil {
-		return fail(codeUsage, fmt.Errorf("opening run directory: %w", err))
+		return fail(codeUsage, err)
 	}
 	defer root.Close() // only read
-	in, err := archive.Open(root.FS())
-	if err != nil {
-		return fail(codeUsage, fmt.Errorf("reading run directory %s: %w", dir, err))
-	}
 	l, err := cache.OpenLocal(a.storeDir(), cache.Options{Command: "sotabuild cache import"})
 	if err != nil {
 		return err

@@ -66,6 +66,9 @@ func planCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if err := a.noteKept(s, o.out != ""); err != nil {
+				return err
+			}
 			inRounds, others := rounds.Split(o.replace, loops.Prefixes()...)
 			o.replace = others
 			p, err := makePlan(s.Graph, s.store, o)

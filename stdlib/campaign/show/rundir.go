@@ -15,6 +15,7 @@ import (
 	"github.com/sotabuild/sotabuild/engine/cache/archive"
 	"github.com/sotabuild/sotabuild/engine/key"
 	"github.com/sotabuild/sotabuild/executors/hoststate"
+	"github.com/sotabuild/sotabuild/lang"
 	"github.com/sotabuild/sotabuild/stdlib/campaign/loops"
 	"github.com/sotabuild/sotabuild/stdlib/campaign/prepare"
 	"github.com/sotabuild/sotabuild/stdlib/report"
@@ -32,8 +33,8 @@ const maxLog = 1 << 20
 // model, not the store: a store that is deleted or left behind on another
 // machine does not orphan the directory.
 func WriteRun(v report.View, p *prepare.Prepared, r cache.Reader, tasks string, now time.Time) (string, error) {
-	owner := rundir.Owner{Campaign: p.Campaign.Name, ID: key.Sum([]byte(p.Campaign.Name + "\x00" + p.Campaign.Model.ID)).Short()}
-	dir, err := rundir.Locate(p.Campaign.Artifacts, now, p.Campaign.Model.ID, owner)
+	owner := ownerOf(p.Campaign)
+	dir, err := RunDir(p.Campaign, now)
 	if err != nil {
 		return "", err
 	}
@@ -76,6 +77,16 @@ func WriteRun(v report.View, p *prepare.Prepared, r cache.Reader, tasks string, 
 	}
 	_, err = rundir.Write(dir, owner, files)
 	return dir, err
+}
+
+// RunDir is the campaign's run directory, or the name of the one that it would
+// get.
+func RunDir(c *lang.Campaign, now time.Time) (string, error) {
+	return rundir.Locate(c.Artifacts, now, c.Model.ID, ownerOf(c))
+}
+
+func ownerOf(c *lang.Campaign) rundir.Owner {
+	return rundir.Owner{Campaign: c.Name, ID: key.Sum([]byte(c.Name + "\x00" + c.Model.ID)).Short()}
 }
 
 // samples are all records of the keys that the campaign's nodes have now.
