@@ -64,7 +64,7 @@ var campaignBlocks = []Block{
 		Attrs: []Attr{
 			{"path", pathType, "", false, "", "The weights: a folder, or a file where the framework takes one. Not together with revision.", "R019", into(func(m *Model, v string) { m.Path = v })},
 			{"revision", revisionType, "", false, "", "Commit of the hub repository that the id names. Apply fetches it once into the store and checks it; servers then run with the hub off. Not together with path.", "R019", into(func(m *Model, v string) { m.Revision = v })},
-			{"tokenizer", textType, "", false, "", "The tokenizer's id or path; the model's own if left out.", "R019", into(func(m *Model, v string) { m.Tokenizer = v })},
+			{"tokenizer", hubType, "", false, "", "The tokenizer's id on the hub, or its folder; the model's own if left out.", "R019", into(func(m *Model, v string) { m.Tokenizer = v })},
 			{"precision", textType, "", false, `"auto"`, "Number format of the weights in memory, such as \"bf16\"; \"auto\" is what the weights say. A word that is not known is a warning.", "R019 R055", into(func(m *Model, v string) { m.Precision = v })},
 			{"quantization", textType, "", false, `"none"`, "Quantization method, or \"none\". A word that is nearly a known one is a warning.", "R019 R055", into(func(m *Model, v string) { m.Quantization = v })},
 			{"trust_remote_code", boolType, "", false, `false`, "Whether code of the model's repository may run.", "R019", into(func(m *Model, v bool) { m.TrustRemoteCode = v })},

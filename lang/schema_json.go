@@ -43,6 +43,7 @@ var fragments = map[string]string{
 	textType.Name:        `{"type":"string","minLength":1}`,
 	boolType.Name:        `{"type":"boolean"}`,
 	pathType.Name:        `{"type":"string","minLength":1}`,
+	hubType.Name:         `{"type":"string","minLength":1}`,
 	imageType.Name:       `{"type":"string","minLength":1}`,
 	shareType.Name:       `{"type":"number","exclusiveMinimum":0,"maximum":1}`,
 	partType.Name:        `{"type":"number","minimum":0,"maximum":1}`,

@@ -14,7 +14,7 @@ import (
 // samples are values that each type takes, by the type's name. A type that is
 // missing here has no test of its own in the schema test.
 var samples = map[string]string{
-	textType.Name: `"x"`, boolType.Name: `true`, pathType.Name: `"a/b"`, imageType.Name: `"vllm/vllm-openai:v1"`, shareType.Name: `0.5`, partType.Name: `0`,
+	textType.Name: `"x"`, boolType.Name: `true`, pathType.Name: `"a/b"`, hubType.Name: `"a/b"`, imageType.Name: `"vllm/vllm-openai:v1"`, shareType.Name: `0.5`, partType.Name: `0`,
 	positiveType.Name: `2.5`, numberType.Name: `0`, millisType.Name: `80`, durationType.Name: `"30m"`, bytesType.Name: `"16g"`,
 	seedType.Name: `-3`, urlsType.Name: `["http://h:1"]`, commandType.Name: `["a", "a"]`,
 	namesType.Name: `["vllm"]`, rolesType.Name: `["prefill"]`, fieldsType.Name: `["governor"]`, globsType.Name: `["src/**"]`, envNamesType.Name: `["HF_TOKEN"]`, adaptersType.Name: `["lora-1"]`, nameType.Name: `"vllm"`,

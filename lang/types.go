@@ -50,6 +50,17 @@ var (
 		}
 		return absolute(g.dir, s)
 	}}
+	// hubType keeps an id and a path apart by how the text begins.
+	hubType = Type{Name: "hub id, or path that begins with / or ./", decode: func(g *given) any {
+		s, ok := textType.decode(g).(string)
+		switch {
+		case !ok:
+			return nil
+		case s == "." || strings.HasPrefix(s, "/") || strings.HasPrefix(s, "./") || strings.HasPrefix(s, "../") || strings.HasPrefix(s, "~"):
+			return pathType.decode(g)
+		}
+		return s
+	}}
 	shareType = Type{Name: "share, 0 < x ≤ 1", decode: func(g *given) any {
 		f, ok := g.number("a share such as 0.01 for 1 %")
 		if ok && (f <= 0 || f > 1) {
