@@ -53,7 +53,7 @@ func (a *app) report(s *session, format string) ([]byte, error) {
 	}
 	switch format {
 	case "":
-		if dir, err := a.kept(s.Campaign, s.store); err != nil {
+		if dir, err := a.kept(s.Run, s.store); err != nil {
 			return nil, err
 		} else if dir != "" {
 			return nil, fail(codeUsage, fmt.Errorf("the store has no record, and %s keeps some: it would be written over", relative(dir)), "take them over first: `sotabuild cache import "+relative(dir)+"`")

@@ -12,6 +12,7 @@ import (
 	"github.com/sotabuild/sotabuild/engine/cache"
 	"github.com/sotabuild/sotabuild/engine/cache/archive"
 	"github.com/sotabuild/sotabuild/lang"
+	"github.com/sotabuild/sotabuild/stdlib/campaign/prepare"
 	"github.com/sotabuild/sotabuild/stdlib/campaign/show"
 	"github.com/sotabuild/sotabuild/stdlib/result"
 )
@@ -20,11 +21,11 @@ import (
 // own store has none: that was deleted, or the directory came from another machine
 // (DESIGN 5, R185). It is "" otherwise, and for a store that --store names, which
 // is meant to be what it is.
-func (a *app) kept(c *lang.Campaign, r cache.Reader) (string, error) {
+func (a *app) kept(run prepare.Run, r cache.Reader) (string, error) {
 	if a.store != "" || r.Serial() > 0 {
 		return "", nil
 	}
-	dir, err := show.RunDir(c, time.Now())
+	dir, err := show.RunDir(run, time.Now())
 	if err != nil {
 		return "", err
 	}
@@ -37,7 +38,7 @@ func (a *app) kept(c *lang.Campaign, r cache.Reader) (string, error) {
 
 // resume takes over what is kept, so that nothing of it is measured again.
 func (a *app) resume(ctx context.Context, c *lang.Campaign, store *cache.Local) error {
-	dir, err := a.kept(c, store)
+	dir, err := a.kept(prepare.RunOf(c), store)
 	if dir == "" || err != nil {
 		return err
 	}
@@ -55,14 +56,7 @@ func (a *app) resume(ctx context.Context, c *lang.Campaign, store *cache.Local) 
 // noteKept says what apply would take over before it plans. A plan that is saved
 // would not hold then.
 func (a *app) noteKept(o *outline, saved bool) error {
-	if a.store != "" || o.store.Serial() > 0 {
-		return nil
-	}
-	s, err := o.whole()
-	if err != nil {
-		return err
-	}
-	dir, err := a.kept(s.Campaign, s.store)
+	dir, err := a.kept(o.Run, o.store)
 	switch {
 	case dir == "" || err != nil:
 		return err

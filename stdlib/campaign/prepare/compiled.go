@@ -36,6 +36,7 @@ type Compiled struct {
 // graph.
 type about struct {
 	Name     string           `json:"name"`
+	Run      Run              `json:"run"`
 	Rounds   []string         `json:"rounds,omitempty"`
 	Files    []path           `json:"files"`            // of the campaign, in the order of reading
 	Sought   []path           `json:"sought,omitempty"` // that would have been read too
@@ -117,7 +118,7 @@ func (k *Compiled) Outline(from Origin, r cache.Reader, now time.Time) (Outline,
 	if err != nil {
 		return Outline{}, nil, false
 	}
-	o := Outline{Name: k.about.Name, Graph: g, Rounds: k.about.Rounds, answers: answersOf(g, r, now)}
+	o := Outline{Name: k.about.Name, Run: k.about.Run, Graph: g, Rounds: k.about.Rounds, answers: answersOf(g, r, now)}
 	if o.answers.digest() != k.about.Answers {
 		return Outline{}, nil, false
 	}
@@ -142,7 +143,7 @@ func (k *Compiled) Rounds() []string { return k.about.Rounds }
 // compiling the campaign. The file is private and replaced whole.
 func (p *Prepared) Keep(file string, from Origin, loaded, compiled lang.Diagnostics) error {
 	c := p.Campaign
-	a := about{Name: p.Name, Rounds: p.Rounds, Origin: from.digest(), Answers: p.answers.digest(), Loaded: loaded, Compiled: compiled}
+	a := about{Name: p.Name, Run: p.Run, Rounds: p.Rounds, Origin: from.digest(), Answers: p.answers.digest(), Loaded: loaded, Compiled: compiled}
 	if pinned(c) {
 		a.Model, a.Revision = c.Model.ID, c.Model.Revision
 	}

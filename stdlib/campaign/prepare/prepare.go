@@ -18,6 +18,7 @@ import (
 // Outline is what a plan needs of a campaign: what its compiled form keeps.
 type Outline struct {
 	Name   string
+	Run    Run
 	Graph  *compile.Graph
 	Rounds []string // blocks of the campaign that ask for rounds, such as noise
 	// Unasked are the addresses of nodes whose answer is not known yet, helps
@@ -26,6 +27,16 @@ type Outline struct {
 	Unasked []string
 	answers answers
 }
+
+// Run says which run directory a campaign has.
+type Run struct {
+	Artifacts string `json:"artifacts"` // the folder of run directories
+	Campaign  string `json:"campaign"`
+	Model     string `json:"model"`
+}
+
+// RunOf is the campaign's.
+func RunOf(c *lang.Campaign) Run { return Run{c.Artifacts, c.Name, c.Model.ID} }
 
 // Prepared is a campaign ready to be applied.
 type Prepared struct {
@@ -43,7 +54,7 @@ func From(c *lang.Campaign, f campaign.Facts, r cache.Reader, now time.Time) (*P
 }
 
 func from(c *lang.Campaign, f campaign.Facts, r cache.Reader, now time.Time) (*Prepared, lang.Diagnostics) {
-	o := Outline{Name: c.Name, Rounds: rounds(c)}
+	o := Outline{Name: c.Name, Run: RunOf(c), Rounds: rounds(c)}
 	asked, problems := compile.Build(questions(c, f), f.Env)
 	if len(problems) > 0 {
 		panic("prepare: what is asked first does not compile: " + problems[0].String())

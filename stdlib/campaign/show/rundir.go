@@ -15,7 +15,6 @@ import (
 	"github.com/sotabuild/sotabuild/engine/cache/archive"
 	"github.com/sotabuild/sotabuild/engine/key"
 	"github.com/sotabuild/sotabuild/executors/hoststate"
-	"github.com/sotabuild/sotabuild/lang"
 	"github.com/sotabuild/sotabuild/stdlib/campaign/loops"
 	"github.com/sotabuild/sotabuild/stdlib/campaign/prepare"
 	"github.com/sotabuild/sotabuild/stdlib/report"
@@ -33,8 +32,7 @@ const maxLog = 1 << 20
 // model, not the store: a store that is deleted or left behind on another
 // machine does not orphan the directory.
 func WriteRun(v report.View, p *prepare.Prepared, r cache.Reader, tasks string, now time.Time) (string, error) {
-	owner := ownerOf(p.Campaign)
-	dir, err := RunDir(p.Campaign, now)
+	dir, err := RunDir(p.Run, now)
 	if err != nil {
 		return "", err
 	}
@@ -75,18 +73,18 @@ func WriteRun(v report.View, p *prepare.Prepared, r cache.Reader, tasks string, 
 	if files[PageFile], err = pageOf(v, files); err != nil {
 		return "", err
 	}
-	_, err = rundir.Write(dir, owner, files)
+	_, err = rundir.Write(dir, ownerOf(p.Run), files)
 	return dir, err
 }
 
 // RunDir is the campaign's run directory, or the name of the one that it would
 // get.
-func RunDir(c *lang.Campaign, now time.Time) (string, error) {
-	return rundir.Locate(c.Artifacts, now, c.Model.ID, ownerOf(c))
+func RunDir(r prepare.Run, now time.Time) (string, error) {
+	return rundir.Locate(r.Artifacts, now, r.Model, ownerOf(r))
 }
 
-func ownerOf(c *lang.Campaign) rundir.Owner {
-	return rundir.Owner{Campaign: c.Name, ID: key.Sum([]byte(c.Name + "\x00" + c.Model.ID)).Short()}
+func ownerOf(r prepare.Run) rundir.Owner {
+	return rundir.Owner{Campaign: r.Campaign, ID: key.Sum([]byte(r.Campaign + "\x00" + r.Model)).Short()}
 }
 
 // samples are all records of the keys that the campaign's nodes have now.
