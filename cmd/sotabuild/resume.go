@@ -44,7 +44,7 @@ func (a *app) resume(ctx context.Context, c *lang.Campaign, store *cache.Local) 
 	}
 	in, n, err := importFrom(ctx, dir, store)
 	if err != nil {
-		return err
+		return fail(codeError, err, "its records would be lost if it were written over: mend it, or move it away to measure anew")
 	}
 	for _, r := range in.Refused {
 		fmt.Fprintf(a.err, "warning: %s: refused: %s\n", relative(dir), r)
